@@ -1,0 +1,62 @@
+# What people type here. Every target builds .venv itself; nothing outside the repo is touched.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+ARGS ?=
+.DEFAULT_GOAL := help
+
+.PHONY: help demo up doctor test test-fast test-integration check format coverage docs constraints clean
+
+help: ## Show this help
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+# Messages go to stderr, so that `make -s demo ARGS=--json` prints JSON and nothing else.
+$(VENV)/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Unattended needs Python 3.11 or newer; yours is $$($(PYTHON) --version 2>&1). Try: make PYTHON=python3.12" >&2; exit 1; }
+	@$(PYTHON) -m venv $(VENV) >&2 || { rm -rf $(VENV); echo "Could not build .venv; on Debian and Ubuntu: apt-get install python3-venv" >&2; exit 1; }
+
+$(VENV)/.installed: $(VENV)/bin/python pyproject.toml constraints.txt
+	@echo "installing into $(VENV) …" >&2
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[embedded]' >&2
+	@touch $@
+
+$(VENV)/.installed-dev: $(VENV)/.installed
+	@echo "installing the developers' tools …" >&2
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[embedded,dev]' >&2
+	@touch $@
+
+demo: $(VENV)/.installed ## Everything on this machine in two minutes: four triggers, four runs, the bill
+	@$(BIN)/unattended demo $(ARGS)
+
+up: $(VENV)/.installed ## Start servers and all roles, and stay; data is kept in .unattended
+	@$(BIN)/unattended up $(ARGS)
+
+doctor: $(VENV)/.installed ## Check settings, servers, packages, models and ports
+	@$(BIN)/unattended doctor $(ARGS)
+
+test: test-fast test-integration ## All tests: the fast ones, then those on real servers
+
+test-fast: $(VENV)/.installed-dev ## Tests without servers
+	@$(BIN)/pytest -q tests/unit tests/contracts $(ARGS)
+
+test-integration: $(VENV)/.installed-dev ## Tests on real Redis, MongoDB and Celery, started by the suite
+	@$(BIN)/pytest -q tests/integration tests/chaos tests/e2e $(ARGS)
+
+check: $(VENV)/.installed-dev ## Lint, types and import rules
+	@$(BIN)/ruff format --check .
+	@$(BIN)/ruff check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports --no-cache
+
+format: $(VENV)/.installed-dev ## Format and fix what can be fixed
+	@$(BIN)/ruff format .
+	@$(BIN)/ruff check --fix .
+
+coverage: $(VENV)/.installed-dev ## Fast tests with branch coverage
+	@$(BIN)/pytest -q tests/unit tests/contracts --cov --cov-report=term-missing:skip-covered
+
+constraints: $(VENV)/.installed-dev ## Pin what is installed now: versions only, no addresses
+	@$(BIN)/python -m pip freeze --exclude-editable --exclude pip --exclude setuptools > constraints.txt
+
+clean: ## Remove .venv and caches; data in .unattended stays
+	@rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis *.egg-info build dist

@@ -1,0 +1,60 @@
+"""Totals: sums over the ledger, never counted beside it."""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from pymongo.asynchronous.database import AsyncDatabase
+
+from accounting.ledger import COLLECTION
+from accounting.usage import UsageTotals
+
+# The name a reader sees, and the ledger expression it groups by.
+GROUPS: Mapping[str, Any] = {
+    "app_id": "$app_id",
+    "workflow": "$workflow",
+    "model": "$model",
+    "provider": "$provider",
+    "agent": "$agent",
+    "day": {"$dateToString": {"date": "$at", "format": "%Y-%m-%d"}},
+    "ok": "$ok",
+}
+
+_SUMMED = (
+    "input_tokens",
+    "cached_input_tokens",
+    "cache_write_tokens",
+    "output_tokens",
+    "reasoning_tokens",
+    "cost_nano_usd",
+)
+
+
+def totals_pipeline(keys: Sequence[str], match: Mapping[str, Any]) -> list[dict[str, Any]]:
+    group: dict[str, Any] = {
+        "_id": {key: GROUPS[key] for key in keys},
+        "calls": {"$sum": 1},
+        "missing": {"$sum": {"$cond": [{"$eq": ["$status", "missing"]}, 1, 0]}},
+        "unpriced": {"$sum": {"$cond": [{"$eq": ["$cost_nano_usd", None]}, 1, 0]}},
+        **{name: {"$sum": f"${name}"} for name in _SUMMED},
+    }
+    return [{"$match": dict(match)}, {"$group": group}, {"$sort": {f"_id.{key}": 1 for key in keys} or {"_id": 1}}]
+
+
+async def usage_totals(
+    database: AsyncDatabase[dict[str, Any]],
+    keys: Sequence[str],
+    *,
+    app_id: str | None = None,
+    run_id: str | None = None,
+    since: datetime | None = None,
+) -> list[UsageTotals]:
+    match: dict[str, Any] = {}
+    if app_id is not None:
+        match["app_id"] = app_id
+    if run_id is not None:
+        match["run_id"] = run_id
+    if since is not None:
+        match["at"] = {"$gte": since}
+    rows = await database[COLLECTION].aggregate(totals_pipeline(keys, match))
+    return [UsageTotals(key=row.pop("_id"), **{name: int(value) for name, value in row.items()}) async for row in rows]

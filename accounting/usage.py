@@ -1,0 +1,77 @@
+"""What one model call used: the value that goes into the ledger."""
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Literal
+
+UsageStatus = Literal["reported", "missing", "estimated"]
+
+
+@dataclass(frozen=True, slots=True)
+class Tokens:
+    """Normalised over providers: input includes cached and cache writes, output includes reasoning."""
+
+    input: int = 0
+    cached_input: int = 0
+    cache_write: int = 0
+    output: int = 0
+    reasoning: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ModelCall:
+    """One call of a model as the chat saw it, whether an answer came or not."""
+
+    number: int
+    agent: str
+    provider: str
+    model: str
+    tokens: Tokens
+    status: UsageStatus
+    ok: bool
+    started_at: datetime
+    duration_s: float
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RunOwner:
+    """Who pays for a run: the labels every ledger row of it carries."""
+
+    run_id: str
+    app_id: str
+    user_id: str | None
+    chat_id: str
+    workflow: str
+    trigger_type: str
+
+
+@dataclass(frozen=True, slots=True)
+class UsageTotals:
+    calls: int = 0
+    input_tokens: int = 0
+    cached_input_tokens: int = 0
+    cache_write_tokens: int = 0
+    output_tokens: int = 0
+    reasoning_tokens: int = 0
+    cost_nano_usd: int = 0
+    missing: int = 0
+    unpriced: int = 0
+    key: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def cost_usd(self) -> float:
+        return self.cost_nano_usd / 1e9
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            **self.key,
+            "calls": self.calls,
+            "input_tokens": self.input_tokens,
+            "cached_input_tokens": self.cached_input_tokens,
+            "cache_write_tokens": self.cache_write_tokens,
+            "output_tokens": self.output_tokens,
+            "reasoning_tokens": self.reasoning_tokens,
+            "cost_usd": self.cost_usd,
+            "missing": self.missing,
+        }

@@ -1,0 +1,203 @@
+"""Commands that look: runs, triggers, usage, packages."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import click
+
+from ops.cli.output import json_option, moment, print_json, print_table, usd
+from ops.cli.session import with_database
+from workers.run import RunState
+from workers.settings import load_settings
+from workflows.package.trigger_specs import parse_duration
+
+BY = {"app": "app_id", "workflow": "workflow", "model": "model", "agent": "agent", "day": "day"}
+
+
+@click.group()
+def runs() -> None:
+    """What ran, what runs, and what came of it."""
+
+
+@runs.command("list")
+@click.option("--app", "app_id")
+@click.option("--workflow")
+@click.option("--state", type=click.Choice([state.value for state in RunState]))
+@click.option("--limit", default=1000, show_default=True, type=click.IntRange(min=1))
+@json_option
+def list_runs(as_json: bool, **wanted: Any) -> None:
+    """Newest first."""
+    from workers.run_store import RunStore
+    from workers.run_store import as_json as run_as_json
+
+    found = with_database(lambda database, _: RunStore(database).list(**wanted))
+    if as_json:
+        print_json([run_as_json(run) for run in found])
+        return
+    print_table(
+        "Runs",
+        ["run", "app", "workflow", "trigger", "state", "outcome", "turns", "created"],
+        [
+            [
+                run["_id"],
+                run["app_id"],
+                run["workflow"],
+                run["trigger"]["name"],
+                run["state"],
+                (run["outcome"] or {}).get("kind"),
+                run["turn"],
+                moment(run["created_at"]),
+            ]
+            for run in found
+        ],
+    )
+
+
+@runs.command("show")
+@click.argument("run_id")
+@json_option
+def show_run(run_id: str, as_json: bool) -> None:
+    """One run: its turns, what it changed, what it cost."""
+    story = with_database(lambda database, _: _story(database, run_id))
+    if story is None:
+        raise SystemExit(_not_found(run_id))
+    if as_json:
+        print_json(story)
+        return
+    outcome = story["outcome"] or {}
+    click.echo(f"{run_id}  {story['workflow']} for {story['app_id']}, by {story['trigger']['name']}")
+    click.echo(f"state {story['state']}, outcome {outcome.get('kind') or 'none yet'}: {outcome.get('reason', '')}")
+    for turn in story["turns"]:
+        click.echo(f"\n{turn['number']}. {turn['agent']} → {turn['handoff'] or 'end'}  ({turn['duration_s']:.2f} s)")
+        for call in turn["tool_calls"]:
+            click.echo(f"   calls {call['name']}({call['arguments']})")
+        click.echo("   " + turn["text"].replace("\n", "\n   "))
+    cost = story["usage"]
+    click.echo(
+        f"\n{cost['calls']} model calls, {cost['input_tokens']} tokens in, {cost['output_tokens']} out, "
+        f"USD {usd(cost['cost_usd'])}"
+    )
+
+
+def _not_found(run_id: str) -> int:
+    click.echo(f"unattended: there is no run {run_id}; `unattended runs list` shows them", err=True)
+    return 1
+
+
+async def _story(database: Any, run_id: str) -> dict[str, Any] | None:
+    from accounting.totals import usage_totals
+    from accounting.usage import UsageTotals
+    from workers.run_store import RunStore
+    from workers.run_store import as_json as run_as_json
+
+    store = RunStore(database)
+    run = await store.find(run_id)
+    if run is None:
+        return None
+    turns = await store.committed_turns(run_id, up_to=run["turn"])
+    totals = await usage_totals(database, [], run_id=run_id)
+    shown = [{name: value for name, value in turn.items() if name not in {"_id", "token"}} for turn in turns]
+    return {**run_as_json(run), "turns": shown, "usage": (totals[0] if totals else UsageTotals()).as_json()}
+
+
+@click.command()
+@click.option("--app", "app_id", help="Only this app.")
+@click.option("--by", type=click.Choice(list(BY)), default="app", show_default=True)
+@click.option("--since", help="A date (2026-01-31) or an age (7d, 12h). Default: all time.")
+@json_option
+def usage(app_id: str | None, by: str, since: str | None, as_json: bool) -> None:
+    """Tokens and USD, summed from the ledger."""
+    from accounting.totals import usage_totals
+
+    start = _since(since)
+    rows = with_database(lambda database, _: usage_totals(database, [BY[by]], app_id=app_id, since=start))
+    if as_json:
+        print_json([row.as_json() for row in rows])
+        return
+    print_table(
+        "Usage",
+        [by, "calls", "input", "cached", "output", "missing", "USD"],
+        [
+            [
+                row.key[BY[by]],
+                row.calls,
+                row.input_tokens,
+                row.cached_input_tokens,
+                row.output_tokens,
+                row.missing,
+                usd(row.cost_usd),
+            ]
+            for row in rows
+        ],
+    )
+
+
+def _since(text: str | None) -> datetime | None:
+    if text is None:
+        return None
+    try:
+        return datetime.now(UTC) - parse_duration(text)
+    except ValueError:
+        pass
+    try:
+        day = datetime.fromisoformat(text)
+    except ValueError:
+        raise click.BadParameter("write a date such as 2026-01-31 or an age such as 7d", param_hint="--since") from None
+    return day if day.tzinfo else day.replace(tzinfo=UTC)
+
+
+@click.group()
+def triggers() -> None:
+    """Why things run."""
+
+
+@triggers.command("list")
+@json_option
+def list_triggers(as_json: bool) -> None:
+    """Every trigger of the packages here."""
+    from workflows.package.catalog import Catalog, package_directories
+
+    catalog = Catalog(package_directories(load_settings().packages))
+    rows: list[dict[str, Any]] = [
+        {
+            "workflow": package.name,
+            "name": spec.name,
+            "type": spec.type,
+            "apps": list(spec.apps) or ([str(spec.app_id)] if spec.app_id is not None else []),
+        }
+        for package in catalog.packages().values()
+        for spec in package.triggers
+    ]
+    _show(as_json, "Triggers", rows)
+
+
+@click.group()
+def packages() -> None:
+    """What can run."""
+
+
+@packages.command("list")
+@json_option
+def list_packages(as_json: bool) -> None:
+    """Usable packages, and those that are refused with the reason."""
+    from workflows.package.catalog import Catalog, package_directories
+
+    catalog = Catalog(package_directories(load_settings().packages))
+    rows: list[dict[str, Any]] = [
+        {"name": each.name, "version": each.version, "agents": len(each.agents), "folder": str(each.folder), "why": ""}
+        for each in catalog.packages().values()
+    ]
+    for folder, findings in catalog.refused.items():
+        reasons = "; ".join(str(each) for each in findings)
+        rows.append({"name": "refused", "version": "", "agents": 0, "folder": folder, "why": reasons})
+    _show(as_json, "Packages", rows)
+
+
+def _show(as_json: bool, title: str, rows: Sequence[dict[str, Any]]) -> None:
+    if as_json:
+        print_json(list(rows))
+        return
+    columns = list(rows[0]) if rows else ["nothing found"]
+    plain = [[", ".join(value) if isinstance(value, list) else value for value in row.values()] for row in rows]
+    print_table(title, columns, plain)

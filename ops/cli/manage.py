@@ -1,0 +1,117 @@
+"""Commands that change something: enqueue a run, manage API keys."""
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import click
+
+from ops.cli.output import json_option, moment, print_json, print_table
+from ops.cli.session import with_database
+from workers.settings import Settings
+
+
+@click.command()
+@click.argument("workflow")
+@click.option("--app", "app_id", required=True, help="Whose run it is.")
+@click.option("--input", "input_text", default="{}", help="JSON, or @file with JSON in it.")
+@click.option("--dedupe", help="An id of your own: the same id again starts nothing.")
+@json_option
+def enqueue(workflow: str, app_id: str, input_text: str, dedupe: str | None, as_json: bool) -> None:
+    """Starts one run of WORKFLOW by hand, on the workers."""
+    payload = _payload(input_text)
+    accepted = with_database(lambda _, settings: _enqueue(settings, workflow, app_id, payload, dedupe))
+    if as_json:
+        print_json({"run_id": accepted.run_id, "created": accepted.created})
+        return
+    click.echo(f"{accepted.run_id}{'' if accepted.created else '  (this id was seen before; nothing new was started)'}")
+
+
+def _payload(text: str) -> dict[str, Any]:
+    try:
+        raw = Path(text[1:]).read_text(encoding="utf-8-sig") if text.startswith("@") else text
+        payload = json.loads(raw)
+    except (OSError, UnicodeDecodeError) as error:
+        raise click.BadParameter(f"{text[1:]} cannot be read: {error}", param_hint="--input") from None
+    except ValueError as error:
+        raise click.BadParameter(f"is not JSON: {error}", param_hint="--input") from None
+    if not isinstance(payload, dict):
+        raise click.BadParameter('must be a JSON object such as {"region": "eu"}', param_hint="--input")
+    return payload
+
+
+async def _enqueue(settings: Settings, workflow: str, app_id: str, payload: dict[str, Any], dedupe: str | None) -> Any:
+    from ulid import ULID
+
+    from triggers.role import trigger_ground
+    from workers.run import RunRequest, TriggerEvent
+    from workers.storable import NotStorableError
+
+    async with trigger_ground(settings) as ground:
+        if ground.catalog.get(workflow) is None:
+            known = ", ".join(sorted(ground.catalog.packages())) or "none"
+            raise click.BadParameter(f"there is no package {workflow}; there are: {known}", param_hint="WORKFLOW")
+        event = TriggerEvent(type="api", name="cli", id=dedupe or str(ULID()), fired_at=datetime.now(UTC))
+        try:
+            return await ground.acceptance.accept(RunRequest(app_id, workflow, event, input=payload))
+        except NotStorableError as error:
+            raise click.BadParameter(str(error), param_hint="--input") from None
+
+
+@click.group()
+def keys() -> None:
+    """API keys for /v1."""
+
+
+@keys.command("create")
+@click.argument("name")
+@click.option("--app", "app_id", help="Only this app's runs. Without it: all apps.")
+@json_option
+def create_key(name: str, app_id: str | None, as_json: bool) -> None:
+    """Shows the key once; only a hash of it is kept."""
+    from triggers.api_keys import ApiKeys
+
+    key = with_database(lambda database, _: ApiKeys(database).create(name, app_id))
+    if as_json:
+        print_json({"name": name, "app_id": app_id, "key": key})
+    else:
+        click.echo(key)
+
+
+@keys.command("list")
+@json_option
+def list_keys(as_json: bool) -> None:
+    """Names and scopes; never the keys themselves."""
+    from triggers.api_keys import ApiKeys
+
+    found = with_database(lambda database, _: ApiKeys(database).list())
+    rows = [
+        {
+            "id": each.id,
+            "name": each.name,
+            "app_id": each.app_id,
+            "created": each.created_at,
+            "revoked": each.revoked_at,
+        }
+        for each in found
+    ]
+    if as_json:
+        print_json(rows)
+        return
+    table = [
+        [row["id"], row["name"], row["app_id"] or "all", moment(row["created"]), moment(row["revoked"])] for row in rows
+    ]
+    print_table("API keys", ["id", "name", "app", "created", "revoked"], table)
+
+
+@keys.command("revoke")
+@click.argument("key_id")
+def revoke_key(key_id: str) -> None:
+    """A revoked key is refused from the next request on."""
+    from triggers.api_keys import ApiKeys
+
+    if not with_database(lambda database, _: ApiKeys(database).revoke(key_id)):
+        click.echo(f"unattended: there is no key {key_id} to revoke; `unattended keys list` shows them", err=True)
+        raise SystemExit(1)
+    click.echo(f"{key_id} is revoked")

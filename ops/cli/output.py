@@ -1,0 +1,49 @@
+"""Output: tables on a terminal, plain when piped, JSON when asked."""
+
+import json
+import sys
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON and nothing else on stdout.")
+
+
+def print_json(value: Any) -> None:
+    click.echo(json.dumps(value, default=_plain, ensure_ascii=False, indent=2))
+
+
+def _plain(value: Any) -> Any:
+    return value.isoformat() if isinstance(value, datetime) else str(value)
+
+
+def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+    """Tab-separated when piped, so that `cut` and `awk` work."""
+    lines = [["" if cell is None else str(cell) for cell in row] for row in rows]
+    if not sys.stdout.isatty():
+        for line in [list(columns), *lines]:
+            click.echo("\t".join(line))
+        return
+    table = Table(title=title, title_justify="left", header_style="bold")
+    for index, column in enumerate(columns):
+        numeric = all(_is_number(line[index]) for line in lines) and bool(lines)
+        table.add_column(column, justify="right" if numeric else "left", overflow="fold")
+    for line in lines:
+        table.add_row(*line)
+    Console().print(table)
+
+
+def _is_number(text: str) -> bool:
+    return text.replace(".", "", 1).replace(",", "").removeprefix("$").isdigit()
+
+
+def moment(value: Any) -> str:
+    return value.strftime("%Y-%m-%d %H:%M:%S") if isinstance(value, datetime) else ""
+
+
+def usd(value: float) -> str:
+    return f"{value:.6f}"

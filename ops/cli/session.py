@@ -1,0 +1,28 @@
+"""A session: settings with addresses and a database, for commands that ask the store and end."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+from pymongo.asynchronous.database import AsyncDatabase
+
+from workers.run_store import connect
+from workers.services import with_services
+from workers.settings import Settings, load_settings
+
+T = TypeVar("T")
+
+Work = Callable[[AsyncDatabase[dict[str, Any]], Settings], Awaitable[T]]
+
+
+def with_database(work: Work[T]) -> T:
+    settings = with_services(load_settings())
+
+    async def run() -> T:
+        database = connect(settings.mongodb_url or "", database=settings.database)
+        try:
+            return await work(database, settings)
+        finally:
+            await database.client.close()
+
+    return asyncio.run(run())

@@ -1,0 +1,179 @@
+"""`unattended demo`: everything on this machine, four triggers, four runs and the bill, then nothing is left.
+
+1. Real servers and all five roles start in a directory of their own, on free ports.
+2. A schedule fires, an order is paid in MongoDB, a signed webhook and a form arrive.
+3. Each starts a run; the agents' turns are shown as they are committed.
+4. Two tables and the metrics URL; then every process is stopped and the directory removed.
+"""
+
+import asyncio
+import shutil
+import signal
+import tempfile
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from http.client import HTTPException
+from pathlib import Path
+from typing import Any
+
+import click
+
+from accounting.totals import usage_totals
+from ops.demo.report import print_summary, summary
+from ops.demo.scenario import EXPECTED, SECRET_VARIABLE, World, new_secret, prepare_packages
+from ops.embedded.servers import embedded_servers
+from ops.free_ports import free_address
+from ops.roles import role_children
+from ops.supervisor import Supervisor
+from workers.run import AT_REST, TERMINAL
+from workers.run_store import connect
+from workers.settings import Settings, load_settings
+
+PATIENCE_S = 120.0
+POLL_S = 0.15
+ENDED = {state.value for state in TERMINAL | AT_REST}
+
+
+class DemoFailed(Exception):  # noqa: N818 -- what it is, in the words of the message
+    """Something did not happen in time; the text says what, and the logs say why."""
+
+
+async def run_demo(data_dir: Path | None, *, as_json: bool) -> int:
+    folder = data_dir or Path(tempfile.mkdtemp(prefix="unattended-demo-"))
+    _stop_on_sigterm()
+    try:
+        report = await _play(folder)
+    except asyncio.CancelledError:
+        say("stopped; nothing is left running")
+        code = 130
+    except DemoFailed as failure:
+        say(f"the demo failed: {failure}\nlogs of every role: {folder / 'logs'}")
+        return 1  # the directory stays, for the logs
+    else:
+        print_summary(report, as_json=as_json)
+        if not as_json:
+            click.echo(f"\nmetrics (while it ran): {report['metrics_url']}")
+        code = 0
+    if data_dir is None:
+        await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
+    return code
+
+
+def say(line: str) -> None:
+    click.echo(line, err=True)
+
+
+def _stop_on_sigterm() -> None:
+    task = asyncio.current_task()
+    if task is not None:
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+
+
+async def _play(folder: Path) -> dict[str, Any]:
+    say(f"starting Redis and MongoDB in {folder} …")
+    async with embedded_servers(folder) as services:
+        settings = services.fill(_settings(folder))
+        say(f"Redis {services.redis_version}, MongoDB {services.mongodb_version}; starting the five roles …")
+        async with Supervisor(role_children(settings), log_dir=folder / "logs", grace_s=5), _world(settings) as world:
+            await until(world.gateway_answers, "the gateway answers")
+            say(f"hooks and forms: http://{settings.listen}/   metrics: http://{settings.metrics_listen}/metrics")
+            async with _live_view(world.database):
+                await _happenings(world)
+                runs = await _ended_runs(world.database)
+            metrics_url = f"http://{settings.metrics_listen}/metrics"
+            usage = [row.as_json() for row in await usage_totals(world.database, ["app_id"])]
+            return summary(runs, usage, metrics_url=metrics_url)
+
+
+def _settings(folder: Path) -> Settings:
+    """Everything of the demo's own: what is set for a real installation does not reach it."""
+    (folder / "logs").mkdir(parents=True, exist_ok=True)
+    packages = prepare_packages(folder)
+    inherited = {name: value for name, value in load_settings().environ.items() if not name.startswith("UNATTENDED_")}
+    inherited.pop("ENVIRONMENT", None)
+    settings = Settings(
+        packages=(packages,),
+        models=packages / "models.yaml",
+        data_dir=folder,
+        listen=free_address(),
+        metrics_listen=free_address(),
+        concurrency=20,
+        environ={**inherited, SECRET_VARIABLE: new_secret()},
+    )
+    return replace(settings, environment="development")
+
+
+@asynccontextmanager
+async def _world(settings: Settings) -> AsyncIterator[World]:
+    database = connect(settings.mongodb_url or "", database=settings.database)
+    try:
+        yield World(settings.listen, database, settings.environ[SECRET_VARIABLE])
+    finally:
+        await database.client.close()
+
+
+async def _happenings(world: World) -> None:
+    # The watcher opens its stream from "now" on: a document inserted earlier would be before its time.
+    await until(lambda: _stream_is_open(world.database), "the watcher reads the shop's changes")
+    order_id = await world.pay_an_order()
+    say(f"· MongoDB: {order_id} was paid")
+    await world.close_the_day()
+    say("· webhook: the warehouse closed the day (delivered twice, as senders do)")
+    await world.ask_for_follow_up(order_id)
+    say("· form: support asks for a follow-up")
+    say("· clock: the schedule fires every ten seconds")
+
+
+async def _stream_is_open(database: Any) -> bool:
+    return await database["streams"].find_one({"resume_token": {"$ne": None}}) is not None
+
+
+async def _ended_runs(database: Any) -> Sequence[Mapping[str, Any]]:
+    """Waits until a run of every kind has ended, and no run is left half-way."""
+    found: list[Mapping[str, Any]] = []
+
+    async def all_ended() -> bool:
+        found[:] = await database["runs"].find({}).sort("created_at", 1).to_list(None)
+        kinds = {run["trigger"]["type"] for run in found if run["state"] in ENDED}
+        return kinds >= set(EXPECTED) and all(run["state"] in ENDED for run in found)
+
+    await until(all_ended, f"a run of each kind ends ({', '.join(EXPECTED)})")
+    return found
+
+
+@asynccontextmanager
+async def _live_view(database: Any) -> AsyncIterator[None]:
+    """Prints turns as they are committed."""
+    shown: set[str] = set()
+
+    async def show_new() -> None:
+        for turn in await database["turns"].find({}, {"events": 0}).to_list(None):
+            if turn["_id"] not in shown:
+                shown.add(turn["_id"])
+                text = " ".join(turn["text"].split())
+                say(f"    {turn['run_id'][-6:]}  {turn['agent']:<14} {text[:80]}")
+
+    async def follow() -> None:
+        while True:
+            await show_new()
+            await asyncio.sleep(POLL_S)
+
+    task = asyncio.create_task(follow())
+    try:
+        yield
+        await show_new()
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def until(condition: Callable[[], Awaitable[bool]], what: str) -> None:
+    try:
+        async with asyncio.timeout(PATIENCE_S):
+            while not await condition():
+                await asyncio.sleep(POLL_S)
+    except TimeoutError:
+        raise DemoFailed(f"waited {PATIENCE_S:.0f} s until {what}") from None
+    except (OSError, HTTPException, RuntimeError) as error:
+        raise DemoFailed(f"{what}: {error}") from None

@@ -1,0 +1,25 @@
+"""What the doctor says about one thing: a level, what it found, what to do about it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+Level = Literal["ok", "warning", "problem"]
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    name: str
+    level: Level
+    found: str
+    advice: str = ""
+
+
+def would_break(checks: Sequence[Check]) -> bool:
+    return any(check.level == "problem" for check in checks)
+
+
+def one_line(error: BaseException) -> str:
+    """The text of somebody else's exception, fit for a table."""
+    text = " ".join(str(error).split()) or type(error).__name__
+    return text if len(text) <= 200 else f"{text[:200]}…"

@@ -1,0 +1,70 @@
+"""The examination: every check at the same time, each bounded in time."""
+
+import asyncio
+import difflib
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+
+from ops.doctor.checks import Check
+from ops.doctor.embedded import check_data_dir, check_embedded_mongodb, check_embedded_redis
+from ops.doctor.mongodb import check_mongodb
+from ops.doctor.ports import check_address
+from ops.doctor.redis import check_redis
+from workers.services import Services, read_services
+from workers.settings import Settings, setting_fields, unknown_variables, variable_name
+
+_LIMIT_S = 3.0
+
+Examination = tuple[str, Awaitable[list[Check]]]
+
+
+async def examine(
+    settings: Settings, further: Sequence[tuple[str, Callable[[], Awaitable[list[Check]]]]] = ()
+) -> list[Check]:
+    """`further` are named checks of what is read elsewhere, such as packages and models."""
+    services = await asyncio.to_thread(read_services, settings.data_dir)
+    examinations = [
+        *_server_examinations(settings, services),
+        ("gateway address", check_address("gateway address", settings.listen, "UNATTENDED_LISTEN")),
+        ("exporter address", check_address("exporter address", settings.metrics_listen, "UNATTENDED_METRICS_LISTEN")),
+        *((name, check()) for name, check in further),
+    ]
+    found = await asyncio.gather(*(_bounded(name, checks) for name, checks in examinations))
+    return [*check_settings(settings), *(check for checks in found for check in checks)]
+
+
+def _server_examinations(settings: Settings, services: Services | None) -> Iterator[Examination]:
+    redis_url = settings.redis_url or (services and services.redis_url)
+    mongodb_url = settings.mongodb_url or (services and services.mongodb_url)
+    if redis_url:
+        yield "redis", check_redis(redis_url)
+    if mongodb_url:
+        embedded = not settings.mongodb_url
+        yield "mongodb", check_mongodb(mongodb_url, database=settings.database, embedded=embedded)
+    if not settings.redis_url:
+        yield "embedded redis", check_embedded_redis()
+    if not settings.mongodb_url:
+        yield "embedded mongodb", check_embedded_mongodb()
+    if not (settings.redis_url and settings.mongodb_url):
+        yield "data directory", check_data_dir(settings.data_dir)
+
+
+async def _bounded(name: str, checks: Awaitable[list[Check]]) -> list[Check]:
+    try:
+        async with asyncio.timeout(_LIMIT_S):
+            return await checks
+    except TimeoutError:
+        return [Check(name, "problem", f"no answer within {_LIMIT_S:.0f} s", "see whether it hangs, then ask again")]
+
+
+def check_settings(settings: Settings) -> list[Check]:
+    known = [variable_name(each) for each in setting_fields()]
+    unknown = unknown_variables(settings.environ)
+    if not unknown:
+        used = sum(name in settings.environ for name in known)
+        return [Check("settings", "ok", f"{used} of {len(known)} set in the environment")]
+    return [Check("settings", "warning", f"{name} is not a setting", _suggestion(name, known)) for name in unknown]
+
+
+def _suggestion(name: str, known: Sequence[str]) -> str:
+    close = difflib.get_close_matches(name, known, n=1)
+    return f"did you mean {close[0]}?" if close else "remove it; the README lists the settings"

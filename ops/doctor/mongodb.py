@@ -1,0 +1,96 @@
+"""MongoDB as the run store and the change streams need it."""
+
+import time
+import uuid
+from collections.abc import Mapping
+from typing import Any
+
+from pymongo import AsyncMongoClient
+from pymongo.errors import OperationFailure, PyMongoError
+from pymongo.write_concern import WriteConcern
+
+from ops.doctor.checks import Check, one_line
+from ops.doctor.urls import redacted
+
+_TIMEOUT_MS = 2_000
+_LOWEST_OPLOG_HOURS = 24
+_UNREACHABLE = "start MongoDB there, or correct UNATTENDED_MONGODB_URL (unset: the embedded MongoDB)"
+
+Client = AsyncMongoClient[dict[str, Any]]
+
+
+async def check_mongodb(url: str, *, database: str, embedded: bool) -> list[Check]:
+    try:
+        # The constructor reads the URL, and for mongodb+srv it asks the name server.
+        client = Client(
+            url,
+            serverSelectionTimeoutMS=_TIMEOUT_MS,
+            connectTimeoutMS=_TIMEOUT_MS,
+            socketTimeoutMS=_TIMEOUT_MS,
+            retryReads=False,
+            retryWrites=False,
+        )
+        async with client:
+            return await _examine(client, url, database, embedded)
+    except (PyMongoError, ValueError, OSError) as error:
+        return [Check("mongodb", "problem", f"{redacted(url)}: {one_line(error)}", _UNREACHABLE)]
+
+
+async def _examine(client: Client, url: str, database: str, embedded: bool) -> list[Check]:
+    hello = await client.admin.command("hello")
+    build = await client.admin.command("buildInfo")
+    checks = [Check("mongodb", "ok", f"MongoDB {build['version']} at {redacted(url)}"), _replica_set(hello)]
+    if checks[-1].level == "ok":
+        checks.append(await _majority_write(client, database))
+    if hello.get("setName"):
+        checks.append(await _oplog_window(client, embedded))
+    return checks
+
+
+def _replica_set(hello: Mapping[str, Any]) -> Check:
+    name = "mongodb replica set"
+    if hello.get("setName"):
+        return Check(name, "ok", f"{hello['setName']}, members: {len(hello.get('hosts', ()))}")
+    if hello.get("msg") == "isdbgrid":
+        return Check(name, "ok", "sharded cluster")
+    return Check(
+        name,
+        "problem",
+        "a single server: change streams and majority writes need a replica set",
+        "start mongod with --replSet rs0 and run rs.initiate() once; a set of one member is enough",
+    )
+
+
+async def _majority_write(client: Client, database: str) -> Check:
+    name = "mongodb majority write"
+    concern = WriteConcern(w="majority", j=True, wtimeout=_TIMEOUT_MS)
+    started = time.monotonic()
+    try:
+        probes = client[database].get_collection("doctor_probes", write_concern=concern)
+        probe = (await probes.insert_one({"_id": uuid.uuid4().hex})).inserted_id
+        took_ms = (time.monotonic() - started) * 1000
+        await probes.delete_one({"_id": probe})
+    except (PyMongoError, ValueError) as error:
+        advice = f"the user of UNATTENDED_MONGODB_URL needs readWrite on {database}, and a majority must be up"
+        return Check(name, "problem", one_line(error), advice)
+    return Check(name, "ok", f"into {database} in {took_ms:.1f} ms, journaled")
+
+
+async def _oplog_window(client: Client, embedded: bool) -> Check:
+    name = "mongodb oplog window"
+    try:
+        oplog = client.local["oplog.rs"]
+        [first], [last] = [await oplog.find({}, {"ts": 1}).sort("$natural", way).to_list(1) for way in (1, -1)]
+        stats = await client.local.command("collStats", "oplog.rs")
+    except (OperationFailure, ValueError):
+        return Check(name, "warning", "cannot be seen", "grant read on the database local to see it")
+    hours = (last["ts"].time - first["ts"].time) / 3600
+    # A young oplog is short because little has happened: only a full one drops history.
+    if embedded or hours >= _LOWEST_OPLOG_HOURS or stats["size"] < 0.9 * stats["maxSize"]:
+        return Check(name, "ok", f"{hours:.1f} h so far, {stats['size'] / stats['maxSize']:.0%} full")
+    return Check(
+        name,
+        "warning",
+        f"{hours:.1f} h: a watcher that is down for longer loses events",
+        f"enlarge the oplog (replSetResizeOplog) until it holds {_LOWEST_OPLOG_HOURS} h",
+    )

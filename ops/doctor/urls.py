@@ -1,0 +1,19 @@
+"""URLs as they may be shown: without passwords."""
+
+import re
+
+_SECRET_OPTION = re.compile(r"(?i)([?&;](?:[^=&;]*(?:password|secret|token)|authMechanismProperties)=)[^&;]*")
+
+
+def redacted(url: str) -> str:
+    """User names stay; whatever may be a password goes, rather too much than too little."""
+    scheme, separator, rest = url.partition("://")
+    if not separator:
+        return "(not a URL)"
+    # The last @: an unescaped password may hold one, and also a slash or a question mark.
+    login, at, place = rest.rpartition("@")
+    if at:
+        user, colon, _ = login.partition(":")
+        login = f"{user}:***" if colon else "***"
+    shown_place = _SECRET_OPTION.sub(r"\1***", place)
+    return f"{scheme}://{login}{at}{shown_place}"

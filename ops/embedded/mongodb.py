@@ -1,0 +1,96 @@
+"""The embedded MongoDB: a replica set of one, since change streams and majority writes need one."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+from pymongo import AsyncMongoClient
+from pymongo.asynchronous.database import AsyncDatabase
+from pymongo.errors import OperationFailure, PyMongoError
+
+from ops.embedded.binaries import Binary
+from ops.embedded.moved_member import move_member, runs_on, someone_listens, stopped_cleanly
+from ops.embedded.ports import LOOPBACK, until_port_open
+from ops.embedded.server import ServerSpec
+
+REPLICA_SET = "rs0"
+_NOT_YET_INITIALIZED = 94
+_NOT_A_MEMBER = 93
+
+
+def mongodb_url(port: int) -> str:
+    return f"mongodb://{LOOPBACK}:{port}/?replicaSet={REPLICA_SET}"
+
+
+def mongodb_spec(binary: Binary, *, folder: Path, log: Path, last_port: int | None, lock_fd: int) -> ServerSpec:
+    async def prepare(port: int) -> None:
+        if not last_port or last_port == port or not stopped_cleanly(folder):
+            return
+        if await someone_listens(last_port):
+            argv = mongod_argv(binary, folder=folder, port=port)
+            await move_member(argv, folder=folder, port=port, log=log, lock_fd=lock_fd)
+
+    async def until_ready(port: int) -> None:
+        # A client made before the socket is open looks again only every 0.5 s.
+        await until_port_open(port)
+        async with AsyncMongoClient[dict[str, Any]](
+            LOOPBACK, port, directConnection=True, serverSelectionTimeoutMS=5_000, tz_aware=True
+        ) as client:
+            while True:
+                if await _towards_primary(client.admin, port, folder):
+                    return
+                await asyncio.sleep(0.01)
+
+    return ServerSpec(
+        name="mongodb",
+        binary=binary,
+        log=log,
+        argv=lambda port: [*mongod_argv(binary, folder=folder, port=port), "--replSet", REPLICA_SET],
+        until_ready=until_ready,
+        advice="or set UNATTENDED_MONGODB_URL",
+        prepare=prepare,
+    )
+
+
+def mongod_argv(binary: Binary, *, folder: Path, port: int) -> list[str]:
+    return [
+        str(binary.path),
+        *("--dbpath", str(folder), "--bind_ip", LOOPBACK, "--port", str(port), "--nounixsocket"),
+        # A user's filter can carry $function even into a change stream; without scripting it is refused.
+        "--noscripting",
+        # One laptop's worth: memory, change-stream history, and a journal that is not 100 MB from the start.
+        *("--wiredTigerCacheSizeGB", "0.25", "--oplogSize", "128"),
+        *("--wiredTigerEngineConfigString", "log=(prealloc=false,file_max=16MB)"),
+        *("--setParameter", "diagnosticDataCollectionEnabled=false", "--quiet"),
+    ]
+
+
+async def _towards_primary(admin: AsyncDatabase[dict[str, Any]], port: int, folder: Path) -> bool:
+    """One step; true when our own server (a stranger may have taken the port) accepts writes."""
+    member = f"{LOOPBACK}:{port}"
+    try:
+        if not await runs_on(admin, folder):
+            return False
+        hello = await admin.command("hello")
+        if hello.get("isWritablePrimary"):
+            return bool(hello.get("me") == member)
+        await admin.command("replSetGetStatus")
+    except OperationFailure as failure:
+        await _mend_replica_set(admin, member, failure.code)
+    except PyMongoError:
+        pass
+    return False
+
+
+async def _mend_replica_set(admin: AsyncDatabase[dict[str, Any]], member: str, code: int | None) -> None:
+    try:
+        if code == _NOT_YET_INITIALIZED:
+            # While an existing set is still being loaded this says AlreadyInitialized and changes nothing.
+            await admin.command("replSetInitiate", {"_id": REPLICA_SET, "members": [{"_id": 0, "host": member}]})
+        elif code == _NOT_A_MEMBER:
+            # The port changed since the last start: to the set we are not the member that it knows.
+            config = (await admin.command("replSetGetConfig"))["config"]
+            config["members"] = [config["members"][0] | {"host": member}]
+            await admin.command("replSetReconfig", config | {"version": config["version"] + 1}, force=True)
+    except PyMongoError:
+        pass  # the next step sees the state that this one left

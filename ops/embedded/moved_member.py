@@ -1,0 +1,67 @@
+"""Telling a stopped replica set of one that its port has changed.
+
+A mongod whose own address is not in its configuration connects to the address that is, to see whether it is
+itself. If somebody else has that port now and stays silent, this takes 30 s. So the configuration is changed
+first, as MongoDB's manual does it for an unavailable set: by a mongod that runs alone on the same files.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from pymongo import AsyncMongoClient
+from pymongo.asynchronous.database import AsyncDatabase
+from pymongo.errors import PyMongoError
+
+from ops.embedded.ports import LOOPBACK, until_port_open
+from ops.embedded.tied import start_tied, stop_tied
+
+_TIMEOUT_S = 20.0
+
+
+def stopped_cleanly(folder: Path) -> bool:
+    """After a kill, running alone would skip what is in the oplog but not in the data yet: then it is not done."""
+    lock = folder / "mongod.lock"
+    return lock.exists() and lock.stat().st_size == 0
+
+
+async def runs_on(admin: AsyncDatabase[dict[str, Any]], folder: Path) -> bool:
+    """Whether this server is ours: a stranger may have been faster on the port that we chose."""
+    options = await admin.command("getCmdLineOpts")
+    return bool(options["parsed"].get("storage", {}).get("dbPath") == str(folder))
+
+
+async def someone_listens(port: int) -> bool:
+    try:
+        async with asyncio.timeout(1):
+            _, writer = await asyncio.open_connection(LOOPBACK, port)
+    except OSError:  # TimeoutError is one
+        return False
+    writer.close()
+    with suppress(OSError):
+        await writer.wait_closed()
+    return True
+
+
+async def move_member(argv: Sequence[str], *, folder: Path, port: int, log: Path, lock_fd: int) -> None:
+    """`argv` starts a mongod without a replica set on `port`. If it fails, the ordinary start is slow, not wrong."""
+    alone = await start_tied(argv, last_signal="TERM", output=log, keep_open=(lock_fd,))
+    try:
+        with suppress(PyMongoError, TimeoutError):
+            async with asyncio.timeout(_TIMEOUT_S):
+                await _rewrite(port, folder)
+    finally:
+        await stop_tied(alone, grace_s=_TIMEOUT_S)
+
+
+async def _rewrite(port: int, folder: Path) -> None:
+    await until_port_open(port)
+    async with AsyncMongoClient[dict[str, Any]](LOOPBACK, port, directConnection=True) as client:
+        if not await runs_on(client.admin, folder):
+            return
+        sets = client.local["system.replset"]
+        async for config in sets.find():
+            members = [config["members"][0] | {"host": f"{LOOPBACK}:{port}"}]
+            await sets.update_one({"_id": config["_id"]}, {"$set": {"members": members}, "$inc": {"version": 1}})

@@ -1,0 +1,57 @@
+"""The embedded Redis: how it is started and when it is ready."""
+
+import asyncio
+from pathlib import Path
+
+from redis.asyncio import Redis
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
+from redis.exceptions import RedisError
+
+from ops.embedded.binaries import Binary
+from ops.embedded.ports import LOOPBACK, until_port_open
+from ops.embedded.server import ServerSpec
+
+
+def redis_url(port: int) -> str:
+    return f"redis://{LOOPBACK}:{port}/0"
+
+
+def redis_spec(binary: Binary, *, folder: Path, log: Path) -> ServerSpec:
+    async def until_ready(port: int) -> None:
+        await until_port_open(port)
+        async with Redis(host=LOOPBACK, port=port, socket_timeout=5, retry=Retry(NoBackoff(), 0)) as client:
+            while True:
+                if await _ours_and_loaded(client, folder):
+                    return
+                await asyncio.sleep(0.005)
+
+    return ServerSpec(
+        name="redis",
+        binary=binary,
+        log=log,
+        argv=lambda port: redis_argv(binary, folder=folder, port=port),
+        until_ready=until_ready,
+        advice=f"it holds wake-ups only, runs are in MongoDB: deleting {folder} loses nothing",
+    )
+
+
+def redis_argv(binary: Binary, *, folder: Path, port: int) -> list[str]:
+    return [
+        str(binary.path),
+        *("--port", str(port), "--bind", LOOPBACK, "--dir", str(folder)),
+        # The append-only file alone: what was pushed before a kill is there after it.
+        *("--save", "", "--appendonly", "yes", "--appendfsync", "everysec"),
+        # A broker that evicts loses messages in silence.
+        *("--maxmemory-policy", "noeviction"),
+    ]
+
+
+async def _ours_and_loaded(client: Redis, folder: Path) -> bool:
+    """A stranger who took our port has another directory; while the file is loaded, PING fails."""
+    try:
+        await client.ping()
+        settings = await client.config_get("dir")
+    except (RedisError, OSError):
+        return False
+    return bool(settings.get("dir") == str(folder))

@@ -1,0 +1,18 @@
+"""When a child process that died is started again: a pure policy."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class RestartPolicy:
+    first_s: float = 0.5
+    longest_s: float = 30.0
+    healthy_after_s: float = 60.0
+
+    def deaths_in_a_row(self, before: int, lived_s: float) -> int:
+        """How many deaths count, this one included; a long life forgives the earlier ones."""
+        return 1 if lived_s >= self.healthy_after_s else before + 1
+
+    def delay_s(self, deaths: int) -> float:
+        # The exponent is bounded first: 2 ** 10_000 is a number, but not a float.
+        return min(self.longest_s, self.first_s * 2.0 ** min(deaths - 1, 30))

@@ -1,0 +1,154 @@
+"""One embedded server process: start it until it is ready, keep it running, stop it."""
+
+import asyncio
+import json
+import logging
+import time
+from asyncio.subprocess import Process
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from ops.embedded.binaries import Binary
+from ops.embedded.errors import EmbeddedError
+from ops.embedded.ports import free_port
+from ops.embedded.restarts import RestartPolicy
+from ops.embedded.tied import start_tied, stop_tied
+
+logger = logging.getLogger(__name__)
+
+_PORT_ATTEMPTS = 5
+# Recovery after a power cut replays a journal; an ordinary start takes 0.2 s.
+_START_TIMEOUT_S = 60.0
+_STOP_GRACE_S = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class ServerSpec:
+    """What differs between our servers.
+
+    `until_ready` returns when *ours* answers on the port, not a stranger; `prepare` runs before the first start.
+    """
+
+    name: str
+    binary: Binary
+    log: Path
+    argv: Callable[[int], Sequence[str]]
+    until_ready: Callable[[int], Awaitable[None]]
+    advice: str
+    prepare: Callable[[int], Awaitable[None]] | None = None
+
+
+class PortTakenError(Exception):
+    """Somebody else listens on the port that we chose."""
+
+
+class Server:
+    def __init__(self, spec: ServerSpec, *, lock_fd: int, policy: RestartPolicy | None = None) -> None:
+        self.spec = spec
+        self.port = 0
+        self._lock_fd = lock_fd
+        self._policy = policy or RestartPolicy()
+        self._process: Process | None = None
+
+    @property
+    def pid(self) -> int | None:
+        return self._process.pid if self._process and self._process.returncode is None else None
+
+    async def start(self, preferred_port: int | None) -> None:
+        for _ in range(_PORT_ATTEMPTS):
+            self.port = free_port(preferred_port)
+            try:
+                if self.spec.prepare:
+                    await self.spec.prepare(self.port)
+                await self._start_once()
+            except PortTakenError:
+                preferred_port = None
+            else:
+                return
+        raise EmbeddedError(f"{self.spec.name} found no free port in {_PORT_ATTEMPTS} attempts; start again")
+
+    async def keep_running(self) -> None:
+        """Starts it again on the same port each time it dies, until cancelled."""
+        deaths = 0
+        started = time.monotonic()
+        while self._process:
+            code = await self._process.wait()
+            deaths = self._policy.deaths_in_a_row(deaths, time.monotonic() - started)
+            delay_s = self._policy.delay_s(deaths)
+            logger.error(
+                "embedded_server_died",
+                extra={"server": self.spec.name, "exit_code": code, "log": str(self.spec.log), "restart_in_s": delay_s},
+            )
+            await asyncio.sleep(delay_s)
+            started = time.monotonic()
+            # A start that fails leaves a dead process behind, which the next round sees.
+            with suppress(EmbeddedError, PortTakenError, OSError):
+                await self._start_once()
+
+    async def stop(self) -> None:
+        if self._process:
+            await stop_tied(self._process, grace_s=_STOP_GRACE_S)
+
+    async def _start_once(self) -> None:
+        log_start = self.spec.log.stat().st_size if self.spec.log.exists() else 0
+        argv = self.spec.argv(self.port)
+        self._process = await start_tied(argv, last_signal="TERM", output=self.spec.log, keep_open=(self._lock_fd,))
+        ready = False
+        try:
+            ready = await self._became_ready(self._process)
+        finally:
+            if not ready:
+                await self.stop()
+        if not ready:
+            raise self._why_not(said_since(self.spec.log, log_start), self._process.returncode)
+        logger.info("embedded_server_ready", extra={"server": self.spec.name, "port": self.port, "pid": self.pid})
+
+    async def _became_ready(self, process: Process) -> bool:
+        ready = asyncio.ensure_future(self.spec.until_ready(self.port))
+        died = asyncio.ensure_future(process.wait())
+        try:
+            await asyncio.wait({ready, died}, timeout=_START_TIMEOUT_S, return_when=asyncio.FIRST_COMPLETED)
+            if not ready.done() or died.done():
+                return False
+            ready.result()
+            return True
+        finally:
+            for task in (ready, died):
+                task.cancel()
+            await asyncio.gather(ready, died, return_exceptions=True)
+
+    def _why_not(self, said: str, code: int | None) -> Exception:
+        if "address already in use" in said.lower():
+            return PortTakenError(said)
+        return EmbeddedError(
+            f"{self.spec.name} did not start (exit code {code}: {last_words(said)}); see {self.spec.log}; "
+            f"{self.spec.advice}"
+        )
+
+
+def said_since(log: Path, start: int) -> str:
+    """What a server wrote since it was started."""
+    try:
+        with log.open("rb") as file:
+            file.seek(start if start <= log.stat().st_size else 0)  # the log was rolled
+            return file.read()[-50_000:].decode(errors="replace")
+    except OSError:
+        return ""
+
+
+def last_words(said: str) -> str:
+    """The last error if the server marks errors (mongod), else the last line."""
+    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    errors = [error for error in map(_mongod_error, lines) if error]
+    return (errors or lines or ["it said nothing"])[-1][:300]
+
+
+def _mongod_error(line: str) -> str:
+    try:
+        entry = json.loads(line)
+        # Errors without attributes only announce that another one ends the process.
+        return f"{entry['msg']}: {json.dumps(entry['attr'])}" if entry["s"] in {"E", "F"} and entry["attr"] else ""
+    except (ValueError, KeyError, TypeError):
+        return ""

@@ -1,0 +1,90 @@
+"""The embedded servers as one context: real Redis and real MongoDB, for as long as we live."""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from ops.embedded.binaries import find_mongod, find_redis
+from ops.embedded.data_dir import DataDir, owned_data_dir
+from ops.embedded.errors import EmbeddedError
+from ops.embedded.mongodb import mongodb_spec, mongodb_url
+from ops.embedded.redis import redis_spec, redis_url
+from ops.embedded.server import Server
+from workers.services import Services, remove_services, write_services
+
+
+@asynccontextmanager
+async def embedded_servers(data_dir: Path, *, mongodb: bool = True, redis: bool = True) -> AsyncIterator[Services]:
+    """Starts what is asked for on free loopback ports; data stays in data_dir, the servers end with the context."""
+    # Before anything is created: a machine that cannot run them gets one line and no half-made directory.
+    mongod, redis_server = await asyncio.gather(
+        asyncio.to_thread(find_mongod) if mongodb else _nothing(),
+        asyncio.to_thread(find_redis) if redis else _nothing(),
+    )
+    async with owned_data_dir(data_dir) as owned:
+        # Stopped in this order: wake-ups before the truth.
+        servers: list[Server] = []
+        if redis_server:
+            spec = redis_spec(redis_server, folder=owned.folder("redis"), log=owned.log("redis"))
+            servers.append(Server(spec, lock_fd=owned.lock_fd))
+        if mongod:
+            spec = mongodb_spec(
+                mongod,
+                folder=owned.folder("mongodb"),
+                log=owned.log("mongodb"),
+                last_port=owned.remembered_ports().get("mongodb"),
+                lock_fd=owned.lock_fd,
+            )
+            servers.append(Server(spec, lock_fd=owned.lock_fd))
+        async with _running(servers, owned):
+            services = _services(servers)
+            write_services(owned.path, services)
+            yield services
+
+
+async def _nothing() -> None:
+    return None
+
+
+@asynccontextmanager
+async def _running(servers: list[Server], owned: DataDir) -> AsyncIterator[None]:
+    watching: list[asyncio.Task[None]] = []
+    try:
+        await _start_all(servers, owned)
+        watching = [asyncio.create_task(server.keep_running()) for server in servers]
+        yield
+    finally:
+        remove_services(owned.path)
+        for task in watching:
+            task.cancel()
+        await asyncio.gather(*watching, return_exceptions=True)
+        for server in servers:
+            await server.stop()
+
+
+async def _start_all(servers: list[Server], owned: DataDir) -> None:
+    ports = owned.remembered_ports()
+    outcomes = await asyncio.gather(
+        *(server.start(ports.get(server.spec.name)) for server in servers), return_exceptions=True
+    )
+    # All have ended by now, so that the ones that did start are stopped by our caller.
+    for outcome in outcomes:
+        if isinstance(outcome, OSError):
+            raise EmbeddedError(f"the embedded servers cannot be started in {owned.path}: {outcome}") from outcome
+        if isinstance(outcome, BaseException):
+            raise outcome
+    owned.remember_ports({server.spec.name: server.port for server in servers})
+
+
+def _services(servers: list[Server]) -> Services:
+    by_name = {server.spec.name: server for server in servers}
+    mongodb, redis = by_name.get("mongodb"), by_name.get("redis")
+    return Services(
+        mongodb_url=mongodb_url(mongodb.port) if mongodb else None,
+        redis_url=redis_url(redis.port) if redis else None,
+        owner_pid=os.getpid(),
+        mongodb_version=mongodb.spec.binary.version if mongodb else None,
+        redis_version=redis.spec.binary.version if redis else None,
+    )

@@ -1,0 +1,97 @@
+"""Ties one child process to the life of its parent; run as a script, so it imports nothing of ours.
+
+    python -I -S tied_child.py PARENT_PID [--watch] [--signal NAME] -- PROGRAM ARGUMENT…
+
+On Linux the kernel does it: we ask for a signal when the parent dies, then become the program. Elsewhere
+(and with --watch) we stay as the program's parent, pass signals on, and end it when our own parent is gone.
+
+The kernel sends the signal when the *thread* that forked us ends, so whoever starts us must do it from a
+thread that lives as long as its process: the main thread, where the event loop of every role runs.
+"""
+
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+
+PR_SET_PDEATHSIG = 1
+CANNOT_START = 127
+_LOOK_EVERY_S = 0.25
+_GRACE_S = 2.0
+
+
+def main(arguments: list[str]) -> int:
+    divider = arguments.index("--")
+    options, argv = arguments[:divider], arguments[divider + 1 :]
+    parent_pid = int(options[0])
+    last_signal = signal.Signals["SIG" + (options[options.index("--signal") + 1] if "--signal" in options else "TERM")]
+    try:
+        if "--watch" not in options and _signal_when_parent_dies(last_signal):
+            # The parent may have died before we asked: then no signal will come.
+            if os.getppid() != parent_pid:
+                return CANNOT_START
+            # Python ignores SIGPIPE, and what is ignored stays so in the program we become.
+            signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+            os.execv(argv[0], argv)  # noqa: S606 - no shell is wanted
+        return _watch(parent_pid, argv, last_signal)
+    except OSError as error:
+        sys.stderr.write(f"{argv[0]} cannot be started: {error.strerror}\n")
+        return CANNOT_START
+
+
+def _signal_when_parent_dies(number: int) -> bool:
+    if sys.platform != "linux":
+        return False
+    try:
+        import ctypes
+
+        return bool(ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, int(number), 0, 0, 0) == 0)
+    except (ImportError, OSError, AttributeError):
+        return False
+
+
+def _watch(parent_pid: int, argv: list[str], last_signal: signal.Signals) -> int:
+    received: list[int] = []
+    woken = _wake_on_signals(received)
+    # File descriptors that we were given are meant for the program.
+    child = subprocess.Popen(argv, close_fds=False)
+    kill_at = None
+    while child.poll() is None:
+        while received:
+            child.send_signal(received.pop(0))
+        if os.getppid() != parent_pid:
+            if kill_at is None:
+                kill_at = time.monotonic() + _GRACE_S
+                child.send_signal(last_signal)
+            elif time.monotonic() > kill_at:
+                child.kill()
+        if select.select([woken], [], [], _LOOK_EVERY_S)[0]:
+            os.read(woken, 4096)
+    return _end_like(child.returncode)
+
+
+def _wake_on_signals(received: list[int]) -> int:
+    """Signals to pass on are put into `received`; the returned descriptor is readable after each signal."""
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, lambda received_number, _frame: received.append(received_number))
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    return reader
+
+
+def _end_like(code: int) -> int:
+    """A program that died by a signal must look so to our parent, who logs it."""
+    if code >= 0:
+        return code
+    if -code not in (signal.SIGKILL, signal.SIGSTOP):
+        signal.signal(-code, signal.SIG_DFL)
+    os.kill(os.getpid(), -code)
+    return 128 - code
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,49 @@
+"""The exporter role: one scrape target for the whole cluster, refreshed from the store on its own clock."""
+
+import asyncio
+import logging
+
+from prometheus_client import CollectorRegistry, start_http_server
+from pymongo.errors import PyMongoError
+
+from ops.exporter.metrics import StoreCollector
+from ops.exporter.snapshot import take_snapshot
+from triggers.service_loop import repeat, stopped_by_signals
+from workers.run_store import connect
+from workers.settings import Settings, SettingsError
+
+log = logging.getLogger(__name__)
+
+REFRESH_S = 5.0  # scrapes cost the store nothing; numbers are at most this old plus one query
+
+
+async def serve(settings: Settings) -> None:
+    """Until SIGTERM or SIGINT. `settings` has both server addresses."""
+    collector = StoreCollector(max_app_labels=settings.max_app_labels)
+    registry = CollectorRegistry()
+    registry.register(collector)
+    address = settings.metrics_listen
+    try:
+        server, thread = start_http_server(address.port, addr=address.host, registry=registry)
+    except OSError:
+        advice = "stop it or set UNATTENDED_METRICS_LISTEN"
+        raise SettingsError(f"{address} is taken by another process; {advice}") from None
+    database = connect(settings.mongodb_url or "", database=settings.database)
+
+    async def refresh() -> float:
+        try:
+            collector.show(await take_snapshot(database))
+        except PyMongoError:
+            collector.stale()
+            raise
+        return REFRESH_S
+
+    try:
+        with stopped_by_signals() as stop:
+            log.info("exporter_ready", extra={"metrics": f"http://{address}/metrics"})
+            await repeat(refresh, what="snapshot", stop=stop)
+    finally:
+        server.shutdown()
+        server.server_close()
+        await asyncio.to_thread(thread.join)
+        await database.client.close()

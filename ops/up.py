@@ -1,0 +1,55 @@
+"""`unattended up`: the embedded servers if none are configured, and every role, until told to stop."""
+
+import logging
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+
+import click
+
+from ops.embedded.servers import embedded_servers
+from ops.free_ports import require_free
+from ops.roles import role_children
+from ops.supervisor import Supervisor
+from triggers.service_loop import stopped_by_signals
+from workers.settings import Settings
+from workflows.models_file import models_path, read_models_file
+from workflows.package.catalog import LIBRARY, package_directories
+
+log = logging.getLogger(__name__)
+
+
+async def run_up(settings: Settings) -> None:
+    # Everything that would make a role fail at once is said first, before anything is started.
+    models = read_models_file(models_path(settings.models, library=LIBRARY))
+    require_free(settings.listen, setting="UNATTENDED_LISTEN")
+    require_free(settings.metrics_listen, setting="UNATTENDED_METRICS_LISTEN")
+    with stopped_by_signals() as stop:
+        async with running(settings) as ready:
+            click.echo(_banner(ready, models.path.name), err=True)
+            await stop.wait()
+            click.echo("stopping …", err=True)
+
+
+@asynccontextmanager
+async def running(settings: Settings) -> AsyncIterator[Settings]:
+    """Servers, then roles; ended in the opposite order."""
+    async with AsyncExitStack() as stack:
+        if not (settings.mongodb_url and settings.redis_url):
+            services = await stack.enter_async_context(
+                embedded_servers(settings.data_dir, mongodb=not settings.mongodb_url, redis=not settings.redis_url)
+            )
+            settings = services.fill(settings)
+        await stack.enter_async_context(Supervisor(role_children(settings)))
+        yield settings
+
+
+def _banner(settings: Settings, models: str) -> str:
+    places = ", ".join(str(place) for place in package_directories(settings.packages))
+    return (
+        f"Unattended is up; stop it with Ctrl-C.\n"
+        f"  hooks and forms  http://{settings.listen}/\n"
+        f"  metrics          http://{settings.metrics_listen}/metrics\n"
+        f"  packages         {places}\n"
+        f"  models           {models}\n"
+        f"  MongoDB          {settings.mongodb_url if '@' not in (settings.mongodb_url or '') else 'as configured'}"
+    )

@@ -1,0 +1,35 @@
+"""Real servers for a test session, started by it on free ports, and a database of its own for each test."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from pymongo import AsyncMongoClient
+from ulid import ULID
+
+from ops.embedded.servers import embedded_servers
+from workers.services import Services
+from workers.settings import Settings
+
+
+@pytest.fixture(scope="session")
+async def servers(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Services]:
+    async with embedded_servers(tmp_path_factory.mktemp("servers")) as services:
+        yield services
+
+
+@pytest.fixture
+async def settings(servers: Services, tmp_path: Path) -> AsyncIterator[Settings]:
+    database = f"test_{ULID()}".lower()
+    yield Settings(
+        mongodb_url=servers.mongodb_url,
+        redis_url=servers.redis_url,
+        database=database,
+        queue=database,
+        data_dir=tmp_path,
+        lease_s=3,
+        republish_after_s=2,
+    )
+    client: AsyncMongoClient[dict[str, object]] = AsyncMongoClient(servers.mongodb_url)
+    await client.drop_database(database)
+    await client.close()

@@ -1,0 +1,126 @@
+"""A gateway as it is in production: uvicorn on a free port, the real store, a package on disk."""
+
+import asyncio
+import hashlib
+import hmac
+import json
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import httpx
+import uvicorn
+from standardwebhooks import Webhook
+from ulid import ULID
+
+from triggers.gateway.app import create_app
+from triggers.gateway.serve import listening, server_config
+from triggers.role import TriggerGround, trigger_ground
+from workers.settings import Address, Settings
+
+BODY_LIMIT = 10_000
+STANDARD_SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+GITHUB_SECRET = "It's a Secret to Everybody"
+
+ORCHESTRATOR = "{workflow_name: Sales, initial_agent: Clerk, orchestration_pattern: DefaultPattern}"
+AGENTS = "{agents: [{name: Clerk, prompt_sections: [{id: role, heading: ROLE, content: You are a clerk.}]}]}"
+TRIGGERS = """
+triggers:
+  - name: paid
+    type: webhook
+    apps: [acme, globex]
+    verify: {scheme: standard, secret: env:STANDARD_SECRET}
+    input: {order: =order.id, agent: '=_request.headers."user-agent"', signed: '=_request.headers."webhook-signature"'}
+  - name: opened
+    type: webhook
+    app_id: acme
+    verify: {scheme: github, secret: env:GITHUB_SECRET}
+    when: "action == 'opened'"
+    dedupe: =number
+    input: {number: =number}
+    message: =join('', ['Look at ', title])
+  - name: routed
+    type: webhook
+    app_id: =tenant
+    verify: {scheme: github, secret: env:GITHUB_SECRET}
+    input: {sum: "=sum(numbers)"}
+  - {name: locked, type: webhook, apps: [acme], verify: {scheme: github, secret: env:NOT_SET}}
+  - {name: nobody, type: webhook, verify: {scheme: github, secret: env:GITHUB_SECRET}}
+  - name: lead
+    type: form_submit
+    apps: [acme]
+    inputs:
+      email: {type: string, format: email, required: true}
+      seats: {type: integer, default: 1}
+      newsletter: {type: boolean}
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Gateway:
+    ground: TriggerGround
+    client: httpx.AsyncClient
+    address: tuple[str, int]
+
+    async def runs(self) -> list[dict[str, Any]]:
+        return list(await self.ground.store.list())
+
+
+def with_package(settings: Settings, folder: Path) -> Settings:
+    package = folder / "packages" / "Sales"
+    package.mkdir(parents=True)
+    (package / "orchestrator.yaml").write_text(ORCHESTRATOR)
+    (package / "agents.yaml").write_text(AGENTS)
+    (package / "triggers.yaml").write_text(TRIGGERS)
+    return replace(
+        settings,
+        packages=(folder / "packages",),
+        body_limit_bytes=BODY_LIMIT,
+        environ={"STANDARD_SECRET": STANDARD_SECRET, "GITHUB_SECRET": GITHUB_SECRET},
+    )
+
+
+@asynccontextmanager
+async def running_gateway(settings: Settings, folder: Path) -> AsyncIterator[Gateway]:
+    async with trigger_ground(with_package(settings, folder)) as ground, serving(ground) as gateway:
+        yield gateway
+
+
+@asynccontextmanager
+async def serving(ground: TriggerGround) -> AsyncIterator[Gateway]:
+    with listening(Address("127.0.0.1", 0)) as listener:
+        address = listener.getsockname()
+        server = uvicorn.Server(server_config(create_app(ground)))
+        task = asyncio.create_task(server.serve(sockets=[listener]))
+        limits = httpx.Limits(max_connections=60)
+        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{address[1]}", limits=limits, timeout=20) as client:
+            try:
+                yield Gateway(ground, client, address)
+            finally:
+                server.should_exit = True
+        await task
+
+
+def github_signed(body: Any, *, delivery: str | None = None) -> dict[str, Any]:
+    """Keyword arguments for a POST of exactly the signed bytes."""
+    content = body if isinstance(body, bytes) else json.dumps(body).encode()
+    signature = hmac.digest(GITHUB_SECRET.encode(), content, hashlib.sha256).hex()
+    headers = {"content-type": "application/json", "x-hub-signature-256": f"sha256={signature}"}
+    return {"content": content, "headers": headers | ({"x-github-delivery": delivery} if delivery else {})}
+
+
+def standard_signed(body: str, *, delivery: str | None = None, age_s: int = 0) -> dict[str, Any]:
+    delivery = delivery or f"msg_{ULID()}"
+    at = int(time.time()) - age_s
+    signature = Webhook(STANDARD_SECRET).sign(msg_id=delivery, timestamp=datetime.fromtimestamp(at, UTC), data=body)
+    headers = {
+        "content-type": "application/json",
+        "webhook-id": delivery,
+        "webhook-timestamp": str(at),
+        "webhook-signature": signature,
+    }
+    return {"content": body.encode(), "headers": headers}

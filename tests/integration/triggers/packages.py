@@ -1,0 +1,23 @@
+"""Packages that hold nothing but triggers."""
+
+from pathlib import Path
+
+from workflows.package.models import Orchestrator, Package
+from workflows.package.trigger_specs import TriggerSpec
+
+
+def package_with(*triggers: TriggerSpec, name: str = "Digest") -> dict[str, Package]:
+    package = Package(
+        name=name,
+        folder=Path(name),
+        version="1",
+        orchestrator=Orchestrator(workflow_name=name, initial_agent="Writer"),
+        agents={},
+        variables={},
+        exposed={},
+        rules=(),
+        tools=(),
+        triggers=triggers,
+        findings=(),
+    )
+    return {name: package}

@@ -1,0 +1,83 @@
+"""The gateway as a process: ready, stopped by a signal, refused by a taken port."""
+
+import asyncio
+import signal
+import socket
+import sys
+import time
+from asyncio.subprocess import PIPE, Process
+from dataclasses import replace
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.integration.triggers.gateway_server import standard_signed, with_package
+from workers.run_store import RunStore, connect
+from workers.settings import Address, Settings, as_environment
+
+pytestmark = pytest.mark.integration
+
+PROGRAM = """
+import asyncio, sys
+from triggers.gateway.serve import serve
+from workers.logs import configure_logging
+from workers.settings import SettingsError, load_settings
+configure_logging(role="gateway", log_format="json", log_level="info")
+try:
+    asyncio.run(serve(load_settings()))
+except SettingsError as error:
+    sys.exit(str(error))
+"""
+
+
+async def start(settings: Settings, port: int) -> Process:
+    environment = as_environment(replace(settings, listen=Address("127.0.0.1", port)))
+    return await asyncio.create_subprocess_exec(sys.executable, "-c", PROGRAM, env=environment, stderr=PIPE)
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return int(listener.getsockname()[1])
+
+
+async def until_ready(client: httpx.AsyncClient, *, within_s: float = 20) -> None:
+    give_up_at = time.monotonic() + within_s
+    while True:
+        try:
+            if (await client.get("/readyz")).status_code == 200:
+                return
+        except httpx.TransportError:
+            pass
+        assert time.monotonic() < give_up_at, "the gateway is not ready"
+        await asyncio.sleep(0.05)
+
+
+@pytest.mark.parametrize("stop", [signal.SIGTERM, signal.SIGINT])
+async def test_a_gateway_accepts_and_stops_in_order(settings: Settings, tmp_path: Path, stop: signal.Signals) -> None:
+    port = free_port()
+    process = await start(with_package(settings, tmp_path), port)
+    async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}") as client:
+        await until_ready(client)
+        answer = await client.post("/hooks/acme/Sales/paid", **standard_signed("{}"))
+        process.send_signal(stop)
+    _, errors = await asyncio.wait_for(process.communicate(), 15)
+
+    assert answer.status_code == 202
+    assert process.returncode == 0, errors.decode()
+    assert f'"event": "gateway_ready", "address": "127.0.0.1:{port}"' in errors.decode()
+    assert '"event": "gateway_stopped"' in errors.decode()
+    database = connect(settings.mongodb_url or "", database=settings.database)
+    assert await RunStore(database).find(answer.json()["run_id"]) is not None
+    await database.client.close()
+
+
+async def test_a_taken_port_is_one_clear_line(settings: Settings, tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        process = await start(with_package(settings, tmp_path), port)
+        _, errors = await asyncio.wait_for(process.communicate(), 15)
+
+    assert process.returncode == 1
+    expected = f"127.0.0.1:{port} is taken by another process; stop it or set UNATTENDED_LISTEN\n"
+    assert errors.decode() == expected

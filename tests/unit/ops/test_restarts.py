@@ -1,0 +1,22 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ops.embedded.restarts import RestartPolicy
+
+
+@pytest.mark.parametrize(("deaths", "delay_s"), [(1, 0.5), (2, 1.0), (3, 2.0), (6, 16.0), (7, 30.0), (10_000, 30.0)])
+def test_delay_doubles_up_to_the_longest(deaths: int, delay_s: float) -> None:
+    assert RestartPolicy().delay_s(deaths) == delay_s
+
+
+def test_a_long_life_forgives_earlier_deaths() -> None:
+    policy = RestartPolicy()
+
+    assert policy.deaths_in_a_row(5, lived_s=59.9) == 6
+    assert policy.deaths_in_a_row(5, lived_s=60.0) == 1
+
+
+@given(deaths=st.integers(min_value=1))
+def test_delay_stays_within_its_bounds(deaths: int) -> None:
+    assert 0.5 <= RestartPolicy().delay_s(deaths) <= 30.0

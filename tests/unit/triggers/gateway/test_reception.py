@@ -1,0 +1,115 @@
+"""The reception: names of happenings, mapped requests, and what cannot be accepted."""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.unit.triggers.unhurried import unhurried
+from triggers.acceptance import Acceptance
+from triggers.gateway.metrics import GatewayMetrics
+from triggers.gateway.place import Place
+from triggers.gateway.problems import ProblemError
+from triggers.gateway.reception import MAX_ID_LENGTH, Reception, trigger_id_of
+from workers.run import Accepted, RunRequest
+from workers.run_store import run_document
+from workers.settings import Settings
+from workflows.package.models import Package
+from workflows.package.trigger_specs import FormInput, FormSpec
+
+PLACE = Place("acme", "Sales", "lead")
+
+
+class Shelf:
+    """A store in memory: one run per dedupe key."""
+
+    def __init__(self) -> None:
+        self.requests: dict[str, RunRequest] = {}
+
+    async def insert(self, request: RunRequest) -> Accepted:
+        run_document(request, now=datetime.now(UTC), republish_after=timedelta(0))
+        created = request.dedupe_key not in self.requests
+        self.requests.setdefault(request.dedupe_key, request)
+        return Accepted("run_1", created=created)
+
+
+class Silence:
+    def send(self, run_id: str) -> None: ...
+
+
+class NoPackages:
+    def packages(self) -> Mapping[str, Package]:
+        return {}
+
+
+def reception(shelf: Shelf) -> Reception:
+    return Reception(Settings(), NoPackages(), Acceptance(shelf, Silence()), GatewayMetrics())
+
+
+def form(**given: Any) -> FormSpec:
+    return FormSpec(name="lead", apps=("acme",), inputs={"email": FormInput(), "n": FormInput()}, **given)
+
+
+async def accepted_request(spec: FormSpec, event: dict[str, Any]) -> RunRequest:
+    shelf = Shelf()
+    await reception(shelf).accept(spec, PLACE, event, trigger_id="1")
+    return next(iter(shelf.requests.values()))
+
+
+async def test_mapped_values_become_input_and_message() -> None:
+    spec = form(input={"to": "=email", "source": "shop"}, message="=join(' ', ['Write to', email])")
+
+    request = await accepted_request(spec, {"email": "ada@example.com", "_request": {}})
+
+    assert request.input == {"to": "ada@example.com", "source": "shop"}
+    assert request.message == "Write to ada@example.com"
+    assert request.dedupe_key == "Sales/lead/acme/1"
+
+
+async def test_a_form_without_a_mapping_gives_its_values() -> None:
+    request = await accepted_request(form(), {"email": "ada@example.com", "_request": {"headers": {}}})
+    assert request.input == {"email": "ada@example.com"}
+
+
+@pytest.mark.parametrize(
+    ("mapping", "event"),
+    [
+        ({"input": {"x": "=ceil(to_number(email))"}}, {"email": "inf"}),
+        ({"input": {"x": "=max_by(email, &a)"}}, {"email": [{"a": 1}, {"a": "x"}]}),
+        ({"input": {"x": "=&email"}}, {}),
+        ({"message": "=email"}, {"email": {}}),
+        ({"message": "=email"}, {"email": "\ud800"}),
+        ({"input": {"x": "=email"}}, {"email": 2**70}),
+        ({"input": {"x": "=email"}}, {"email": {"$where": 1}}),
+    ],
+)
+async def test_what_cannot_be_mapped_or_kept_is_a_bad_request(mapping: dict[str, Any], event: dict[str, Any]) -> None:
+    with pytest.raises(ProblemError) as refused:
+        await reception(Shelf()).accept(form(**mapping), PLACE, event, trigger_id="1")
+    assert refused.value.status == 400
+
+
+async def test_a_duplicate_is_counted_under_its_trigger() -> None:
+    desk = reception(Shelf())
+
+    for _ in range(3):
+        await desk.accept(form(), PLACE, {}, trigger_id="1")
+
+    sample = desk.metrics.registry.get_sample_value("unattended_duplicates_dropped_total", {"trigger": "Sales/lead"})
+    assert sample == 2
+
+
+def test_no_name_means_a_name_of_its_own() -> None:
+    assert trigger_id_of(None) != trigger_id_of(None)
+    assert trigger_id_of("") != trigger_id_of("")
+
+
+@unhurried
+@given(st.text(st.characters(), min_size=1, max_size=2 * MAX_ID_LENGTH))
+def test_a_name_stays_itself_and_within_bounds(text: str) -> None:
+    assert trigger_id_of(text) == trigger_id_of(text)
+    assert len(trigger_id_of(text)) <= MAX_ID_LENGTH
+    assert trigger_id_of(text).isascii()

@@ -1,0 +1,40 @@
+"""Taking the port, before anything else is opened."""
+
+import socket
+import subprocess
+import sys
+
+import pytest
+
+from triggers.gateway.serve import listening
+from workers.settings import Address, SettingsError
+
+
+def test_a_taken_port_is_one_clear_line() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+
+        with pytest.raises(SettingsError) as refused, listening(Address("127.0.0.1", port)):
+            pass
+
+    expected = f"127.0.0.1:{port} is taken by another process; stop it or set UNATTENDED_LISTEN"
+    assert str(refused.value) == expected
+
+
+def test_an_address_that_is_not_ours_is_one_clear_line() -> None:
+    with (
+        pytest.raises(SettingsError, match=r"192\.0\.2\.1:8400 cannot be listened on"),
+        listening(Address("192.0.2.1", 8400)),
+    ):
+        pass
+
+
+def test_a_free_port_is_listened_on() -> None:
+    with listening(Address("127.0.0.1", 0)) as listener:
+        socket.create_connection(listener.getsockname()).close()
+
+
+@pytest.mark.parametrize("module", ["triggers.gateway", "triggers.gateway.serve"])
+def test_the_gateway_loads_no_agents(module: str) -> None:
+    program = f"import sys, {module}; sys.exit(bool({{'ag2', 'openai', 'workflows.chat'}} & set(sys.modules)))"
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

@@ -1,0 +1,5 @@
+"""Property tests on a loaded or fresh machine: Hypothesis builds its table of characters during the first example."""
+
+from hypothesis import HealthCheck, settings
+
+unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -1,0 +1,146 @@
+"""Scheme `standard` against the reference library, its edges, and anything a stranger may send."""
+
+import base64
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from standardwebhooks import Webhook
+
+from tests.unit.triggers.unhurried import unhurried
+from triggers.webhook.standard import decode_secret, sign
+from triggers.webhook.verification import SCHEMES, SignatureError
+
+verify = SCHEMES["standard"]
+
+SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+OTHER = "whsec_" + base64.b64encode(b"another secret of some length").decode()
+NOW = datetime(2026, 3, 29, 1, 0, tzinfo=UTC)
+TOLERANCE = timedelta(seconds=300)
+BODY = '{"name": "Zoë", "n": 1.0}'
+
+
+def signed(*, secret: str = SECRET, at: datetime = NOW, body: str = BODY, delivery: str = "msg_1") -> dict[str, str]:
+    return {
+        "webhook-id": delivery,
+        "webhook-timestamp": str(int(at.timestamp())),
+        "webhook-signature": Webhook(secret).sign(msg_id=delivery, timestamp=at, data=body),
+    }
+
+
+def check(
+    headers: Mapping[str, str], *, body: str | bytes = BODY, secrets: tuple[str, ...] = (SECRET,), now: datetime = NOW
+) -> str | None:
+    raw_body = body if isinstance(body, bytes) else body.encode()
+    return verify(headers, raw_body, secrets=secrets, now=now, tolerance=TOLERANCE)
+
+
+def test_what_the_reference_library_signs_verifies() -> None:
+    assert check(signed()) == "msg_1"
+
+
+def test_the_reference_library_verifies_what_we_sign() -> None:
+    key = decode_secret(SECRET)
+    assert key is not None
+    timestamp = str(int(datetime.now(UTC).timestamp()))
+    signature = "v1," + sign(key, "msg_2", timestamp, BODY.encode())
+    headers = {"webhook-id": "msg_2", "webhook-timestamp": timestamp, "webhook-signature": signature}
+
+    assert Webhook(SECRET).verify(BODY, headers) == {"name": "Zoë", "n": 1.0}
+
+
+def test_the_published_vector_verifies() -> None:
+    headers = {
+        "webhook-id": "msg_p5jXN8AQM9LWM0D4loKWxJek",
+        "webhook-timestamp": "1614265330",
+        "webhook-signature": "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=",
+    }
+    at = datetime.fromtimestamp(1614265330, UTC)
+
+    assert check(headers, body='{"test": 2432232314}', now=at) == "msg_p5jXN8AQM9LWM0D4loKWxJek"
+
+
+@pytest.mark.parametrize("prefix", ["", "v1a,AAAA ", "v1 ", "v1,, ", ",, ", "nonsense ", "v2,AAAA v1,QUJD ", " "])
+def test_other_parts_of_the_signature_list_are_ignored(prefix: str) -> None:
+    headers = signed()
+    assert check({**headers, "webhook-signature": prefix + headers["webhook-signature"]}) == "msg_1"
+
+
+def test_a_rotated_secret_verifies_with_the_old_or_the_new_one() -> None:
+    assert check(signed(), secrets=(OTHER, SECRET)) == "msg_1"
+    assert check(signed(), secrets=(SECRET, OTHER)) == "msg_1"
+
+
+def test_the_prefix_and_the_padding_of_a_secret_are_optional() -> None:
+    bare = OTHER.removeprefix("whsec_").rstrip("=")
+    assert check(signed(secret=OTHER), secrets=(bare,)) == "msg_1"
+
+
+@pytest.mark.parametrize("age_s", [-300, 0, 300])
+def test_a_call_within_the_tolerance_verifies(age_s: int) -> None:
+    assert check(signed(), now=NOW + timedelta(seconds=age_s)) == "msg_1"
+
+
+@pytest.mark.parametrize("age_s", [-301, 301, 86_400])
+def test_a_call_outside_the_tolerance_is_refused_both_ways(age_s: int) -> None:
+    with pytest.raises(SignatureError) as refused:
+        check(signed(), now=NOW + timedelta(seconds=age_s))
+    assert refused.value.reason == "outside_tolerance"
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"webhook-id": "msg_2"}, "no_match"),
+        ({"webhook-timestamp": str(int(NOW.timestamp()) + 1)}, "no_match"),
+        ({"webhook-signature": "v1,QUJD"}, "no_match"),
+        ({"webhook-signature": "v1a,QUJD"}, "no_match"),
+        ({"webhook-signature": ""}, "missing_header"),
+        ({"webhook-id": ""}, "missing_header"),
+        ({"webhook-id": "mü"}, "malformed_header"),
+        ({"webhook-signature": "v1,ü"}, "malformed_header"),
+        ({"webhook-timestamp": "1e9"}, "malformed_header"),
+        ({"webhook-timestamp": "-5"}, "malformed_header"),
+        ({"webhook-timestamp": "٣"}, "malformed_header"),
+        ({"webhook-timestamp": "9" * 400}, "malformed_header"),
+    ],
+)
+def test_a_changed_header_is_refused(change: dict[str, str], reason: str) -> None:
+    with pytest.raises(SignatureError) as refused:
+        check({**signed(), **change})
+    assert refused.value.reason == reason
+    assert reason not in str(refused.value)
+
+
+def test_one_changed_byte_of_the_body_is_refused() -> None:
+    with pytest.raises(SignatureError):
+        check(signed(), body=BODY.replace("1.0", "1.00"))
+
+
+@pytest.mark.parametrize("secret", ["", "whsec_", "not base64!", "ü", "="])
+def test_a_secret_that_is_no_key_verifies_nothing(secret: str) -> None:
+    forged = "v1," + sign(b"", "msg_1", str(int(NOW.timestamp())), BODY.encode())
+    with pytest.raises(SignatureError) as refused:
+        check({**signed(), "webhook-signature": forged}, secrets=(secret,))
+    assert refused.value.reason == "unusable_secret"
+
+
+NAMES = st.sampled_from(["webhook-id", "webhook-timestamp", "webhook-signature", "other"])
+VALUES = st.one_of(st.text(), st.text("v1a, =/+"), st.integers().map(str), st.just(str(int(NOW.timestamp()))))
+
+
+@unhurried
+@given(headers=st.dictionaries(NAMES, VALUES), body=st.binary(), secrets=st.lists(st.text()))
+def test_anything_at_all_raises_only_a_signature_error(
+    headers: dict[str, str], body: bytes, secrets: list[str]
+) -> None:
+    with pytest.raises(SignatureError):
+        verify(headers, body, secrets=secrets, now=NOW, tolerance=TOLERANCE)
+
+
+@unhurried
+@given(body=st.text(), delivery=st.text("abcXYZ0189._-", min_size=1))
+def test_any_body_the_reference_signs_verifies(body: str, delivery: str) -> None:
+    assert check(signed(body=body, delivery=delivery), body=body) == delivery

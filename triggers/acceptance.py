@@ -1,0 +1,42 @@
+"""Acceptance: a trigger's request becomes a durable run, then a wake-up is sent.
+
+The order is the promise. The insert is majority-acknowledged before anybody is told "accepted"; the
+message comes after and may be lost, since the reconciler re-publishes what stays queued.
+"""
+
+import logging
+from typing import Protocol
+
+from workers.run import Accepted, RunRequest
+
+log = logging.getLogger(__name__)
+
+
+class Store(Protocol):
+    async def insert(self, request: RunRequest) -> Accepted: ...
+
+
+class Wake(Protocol):
+    def send(self, run_id: str) -> None: ...
+
+
+class Acceptance:
+    def __init__(self, store: Store, wakeups: Wake) -> None:
+        self._store = store
+        self._wakeups = wakeups
+
+    async def accept(self, request: RunRequest) -> Accepted:
+        accepted = await self._store.insert(request)
+        event = "run_accepted" if accepted.created else "duplicate_dropped"
+        log.info(
+            event,
+            extra={
+                "run_id": accepted.run_id,
+                "app_id": request.app_id,
+                "workflow": request.workflow,
+                "trigger": request.trigger.name,
+            },
+        )
+        if accepted.created:
+            self._wakeups.send(accepted.run_id)
+        return accepted

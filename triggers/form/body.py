@@ -1,0 +1,89 @@
+"""Form bodies: JSON, urlencoded and multipart as one mapping of names to values."""
+
+from collections.abc import AsyncGenerator, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import parse_qsl
+
+from python_multipart.multipart import parse_options_header
+from starlette.datastructures import UploadFile
+from starlette.formparsers import MultiPartException, MultiPartParser
+from starlette.requests import Request
+
+from triggers.form.validation import FormRefusedError
+from triggers.gateway.body import is_json, parse_json
+from triggers.gateway.problems import ProblemError
+
+URLENCODED = "application/x-www-form-urlencoded"
+MULTIPART = "multipart/form-data"
+MAX_FIELDS = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class GivenFields:
+    values: Mapping[str, Any]
+    from_text: bool
+
+
+def is_form(kind: str) -> bool:
+    return is_json(kind) or kind in (URLENCODED, MULTIPART)
+
+
+async def read_fields(request: Request, kind: str, raw_body: bytes) -> GivenFields:
+    """Raises ProblemError for a body that cannot be read, FormRefusedError for fields that cannot be taken."""
+    if kind == URLENCODED:
+        return GivenFields(_once_each(_urlencoded(raw_body)), from_text=True)
+    if kind == MULTIPART:
+        return GivenFields(_once_each(await _multipart(request, raw_body)), from_text=True)
+    body = parse_json(raw_body)
+    if not isinstance(body, dict):
+        raise ProblemError(400, "send a JSON object with a key for each field")
+    return GivenFields(body, from_text=False)
+
+
+def _urlencoded(raw_body: bytes) -> list[tuple[str, str]]:
+    try:
+        return parse_qsl(raw_body.decode("utf-8"), keep_blank_values=True, errors="strict", max_num_fields=MAX_FIELDS)
+    except ValueError:
+        raise ProblemError(400, f"the body is not form fields in UTF-8, or has more than {MAX_FIELDS}") from None
+
+
+async def _multipart(request: Request, raw_body: bytes) -> list[tuple[str, str]]:
+    _, options = parse_options_header(request.headers["content-type"])
+    # Python knows codecs that take minutes for a megabyte; browsers send UTF-8 and do not say so.
+    if options.get(b"charset", b"utf-8").lower() != b"utf-8":
+        raise ProblemError(415, "send multipart form data in UTF-8")
+
+    async def whole() -> AsyncGenerator[bytes, None]:
+        yield raw_body
+
+    parser = MultiPartParser(request.headers, whole(), max_files=MAX_FIELDS, max_fields=MAX_FIELDS)
+    parser.max_part_size = len(raw_body)  # the body as a whole is already within the limit
+    # Never written to disk: a file is refused below, and the body is in memory anyway.
+    parser.spool_max_size = len(raw_body) + 1
+    try:
+        form = await parser.parse()
+    except MultiPartException:
+        raise ProblemError(400, "the body is not multipart form data") from None
+    try:
+        pairs = form.multi_items()
+        files = {
+            name[:100]: "is a file; this form takes text only" for name, value in pairs if not isinstance(value, str)
+        }
+    finally:
+        await form.close()
+    if files:
+        raise FormRefusedError(files)
+    return [(name, value) for name, value in pairs if not isinstance(value, UploadFile)]
+
+
+def _once_each(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
+    values: dict[str, str] = {}
+    repeated: dict[str, str] = {}
+    for name, value in pairs:
+        if name in values:
+            repeated[name[:100]] = "is given more than once"
+        values[name] = value
+    if repeated:
+        raise FormRefusedError(repeated)
+    return values

@@ -1,0 +1,79 @@
+"""Bodies: read as raw bytes within a size and a time, and parsed as JSON."""
+
+import asyncio
+import json
+import math
+from typing import Any
+
+from starlette.requests import ClientDisconnect, Request
+
+from triggers.gateway.problems import ProblemError
+
+READ_TIMEOUT_S = 30  # a client that trickles its body would otherwise hold a connection for ever
+# A client that is still sending reads no answer, and closing under it looks like a broken network. What is too
+# large is let in for this long, and dropped.
+LINGER_S = 2
+
+
+def too_large(limit_bytes: int) -> ProblemError:
+    return ProblemError(413, f"the body is larger than {limit_bytes} bytes", headers={"connection": "close"})
+
+
+async def refuse_declared_too_large(request: Request, limit_bytes: int) -> None:
+    declared = request.headers.get("content-length", "")
+    if not (declared.isascii() and declared.isdigit()) or (len(declared) < 19 and int(declared) <= limit_bytes):
+        return
+    if request.headers.get("expect", "").lower() != "100-continue":  # such a client waits for us before it sends
+        await read_body(request, limit_bytes)
+    raise too_large(limit_bytes)
+
+
+async def read_body(request: Request, limit_bytes: int) -> bytes:
+    """Counts while it reads: a chunked body declares no length."""
+    body = bytearray()
+    try:
+        async with asyncio.timeout(READ_TIMEOUT_S) as patience:
+            async for chunk in request.stream():
+                if len(body) > limit_bytes:
+                    continue
+                body += chunk
+                if len(body) > limit_bytes:
+                    patience.reschedule(asyncio.get_running_loop().time() + LINGER_S)
+    except TimeoutError:
+        if len(body) <= limit_bytes:
+            raise ProblemError(408, "the body did not arrive in time", headers={"connection": "close"}) from None
+    except ClientDisconnect:
+        raise ProblemError(400, "the body ended early") from None
+    if len(body) > limit_bytes:
+        raise too_large(limit_bytes)
+    return bytes(body)
+
+
+def media_type(request: Request) -> str:
+    """The content type without its parameters; empty for a body in a compressed form, which nothing here reads."""
+    if request.headers.get("content-encoding", "identity").lower() != "identity":
+        return ""
+    return request.headers.get("content-type", "").partition(";")[0].strip().lower()
+
+
+def is_json(kind: str) -> bool:
+    return kind == "application/json" or (kind.startswith("application/") and kind.endswith("+json"))
+
+
+def parse_json(raw_body: bytes) -> Any:
+    """Strict JSON in UTF-8: NaN, Infinity and numbers beyond a double are refused, as nothing could send them on."""
+    try:
+        return json.loads(raw_body.decode("utf-8"), parse_constant=_refuse_constant, parse_float=_finite)
+    except (ValueError, RecursionError):
+        raise ProblemError(400, "the body is not JSON") from None
+
+
+def _refuse_constant(name: str) -> float:
+    raise ValueError(name)
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(text)
+    return number

@@ -1,0 +1,81 @@
+"""Problems: every answer that is not a success, as application/problem+json (RFC 9457)."""
+
+import json
+import logging
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Any
+
+from pymongo.errors import PyMongoError
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+
+log = logging.getLogger(__name__)
+
+RETRY_AFTER_S = 5  # long enough for an election, short enough for a sender that waits
+
+
+class ProblemError(Exception):
+    """An answer to a request that cannot be served; `detail` is read by whoever sent it."""
+
+    def __init__(
+        self,
+        status: int,
+        detail: str,
+        *,
+        headers: Mapping[str, str] | None = None,
+        members: Mapping[str, Any] | None = None,
+    ) -> None:
+        super().__init__(detail)
+        self.status = status
+        self.detail = detail
+        self.headers = dict(headers or {})
+        self.members = dict(members or {})
+
+
+def problem_response(problem: ProblemError) -> Response:
+    body = {
+        "type": "about:blank",
+        "title": HTTPStatus(problem.status).phrase,
+        "status": problem.status,
+        "detail": problem.detail,
+        **problem.members,
+    }
+    headers = {"x-content-type-options": "nosniff", **problem.headers}
+    return Response(json.dumps(body), problem.status, headers, "application/problem+json")
+
+
+def unavailable(detail: str = "the store does not answer; try again") -> ProblemError:
+    return ProblemError(503, detail, headers={"retry-after": str(RETRY_AFTER_S)})
+
+
+async def on_problem(_request: Request, error: Exception) -> Response:
+    assert isinstance(error, ProblemError)  # noqa: S101 -- Starlette types every handler as one of Exception
+    return problem_response(error)
+
+
+async def on_http_exception(_request: Request, error: Exception) -> Response:
+    """Starlette's own answers: unknown addresses and wrong methods."""
+    assert isinstance(error, HTTPException)  # noqa: S101 -- as above
+    detail = {404: "there is nothing at this address", 405: "this address takes another method"}
+    text = detail.get(error.status_code, "the request cannot be read")
+    return problem_response(ProblemError(error.status_code, text, headers=error.headers))
+
+
+async def on_store_error(_request: Request, error: Exception) -> Response:
+    log.error("store_unavailable", extra={"error": type(error).__name__})
+    return problem_response(unavailable())
+
+
+async def on_error(_request: Request, _error: Exception) -> Response:
+    """Tells nothing; Starlette raises the error again behind it, and the server logs it."""
+    return problem_response(ProblemError(500, "an error on our side; it is in our log"))
+
+
+HANDLERS = {
+    ProblemError: on_problem,
+    HTTPException: on_http_exception,
+    PyMongoError: on_store_error,
+    Exception: on_error,
+}

@@ -1,0 +1,92 @@
+"""Serves the gateway: takes the port, opens the ground, answers until it is told to stop."""
+
+import asyncio
+import errno
+import logging
+import signal
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import uvicorn
+from starlette.applications import Starlette
+
+from triggers.gateway.app import create_app
+from triggers.role import trigger_ground
+from workers.settings import Address, Settings, SettingsError
+
+log = logging.getLogger(__name__)
+
+
+class _Server(uvicorn.Server):
+    """Leaves signals to us: uvicorn's own handling raises them again, before the store and wake-ups are closed."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+async def serve(settings: Settings) -> None:
+    """Returns after SIGTERM or SIGINT, when open requests are answered. `settings` has both server addresses."""
+    with listening(settings.listen) as listener:
+        async with trigger_ground(settings) as ground:
+            server = _Server(server_config(create_app(ground)))
+            host, port = listener.getsockname()[:2]
+            with _stopped_by_signals(server):
+                log.info("gateway_ready", extra={"address": str(Address(host, port))})
+                await server.serve(sockets=[listener])
+    log.info("gateway_stopped")
+
+
+def server_config(app: Starlette) -> uvicorn.Config:
+    return uvicorn.Config(
+        app,
+        http="auto",  # httptools where it is installed
+        ws="none",  # nothing here speaks WebSocket
+        lifespan="off",  # serve() opens and closes what the app needs
+        log_config=None,  # logging is the process's, not the server's
+        access_log=False,  # metrics count requests; a line for each costs more than the answer
+        server_header=False,
+        proxy_headers=False,  # nothing depends on who called or over which scheme
+        limit_concurrency=1_000,  # each may hold one body of 1 MiB: a gigabyte at worst, then 503
+        timeout_keep_alive=15,  # senders deliver in bursts; an idle connection is not kept for longer
+        timeout_graceful_shutdown=10,  # an insert gives up after as long; what is not durable then was not accepted
+        backlog=2_048,
+    )
+
+
+@contextmanager
+def listening(address: Address) -> Iterator[socket.socket]:
+    """Bound before anything else is opened, so that a taken port leaves nothing half-started."""
+    try:
+        family, _, _, _, where = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)[0]
+        listener = socket.create_server(where[:2], family=family, backlog=2_048)
+    except OSError as error:
+        raise SettingsError(_cannot_listen(address, error)) from None
+    try:
+        yield listener
+    finally:
+        listener.close()
+
+
+def _cannot_listen(address: Address, error: OSError) -> str:
+    if error.errno == errno.EADDRINUSE:
+        return f"{address} is taken by another process; stop it or set UNATTENDED_LISTEN"
+    return f"{address} cannot be listened on ({error.strerror or error}); set UNATTENDED_LISTEN"
+
+
+@contextmanager
+def _stopped_by_signals(server: uvicorn.Server) -> Iterator[None]:
+    loop = asyncio.get_running_loop()
+
+    def stop() -> None:
+        server.force_exit = server.should_exit  # asked twice: do not wait for open requests
+        server.should_exit = True
+
+    for each in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(each, stop)
+    try:
+        yield
+    finally:
+        for each in (signal.SIGTERM, signal.SIGINT):
+            loop.remove_signal_handler(each)

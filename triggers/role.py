@@ -1,0 +1,41 @@
+"""A trigger role's ground: the store, the wake-ups and the packages, opened and closed in order."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from pymongo.asynchronous.database import AsyncDatabase
+
+from triggers.acceptance import Acceptance
+from workers.celery import configure
+from workers.run_store import RunStore, connect
+from workers.settings import Settings
+from workers.wakeups import Wakeups, celery_publisher
+from workflows.package.catalog import Catalog, package_directories
+
+
+@dataclass(frozen=True, slots=True)
+class TriggerGround:
+    settings: Settings
+    database: AsyncDatabase[dict[str, Any]]
+    store: RunStore
+    acceptance: Acceptance
+    catalog: Catalog
+    wakeups: Wakeups
+
+
+@asynccontextmanager
+async def trigger_ground(settings: Settings) -> AsyncIterator[TriggerGround]:
+    """`settings` has both server addresses."""
+    database = connect(settings.mongodb_url or "", database=settings.database)
+    wakeups = Wakeups(celery_publisher(configure(settings)))
+    try:
+        store = RunStore(database, republish_after_s=settings.republish_after_s)
+        await store.ensure_indexes()
+        catalog = Catalog(package_directories(settings.packages))
+        wakeups.start()
+        yield TriggerGround(settings, database, store, Acceptance(store, wakeups), catalog, wakeups)
+    finally:
+        await wakeups.stop()
+        await database.client.close()

@@ -1,0 +1,41 @@
+"""Schedules: what the packages declare, as the scheduler works with it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from workflows.package.models import Package
+from workflows.package.trigger_specs import ScheduleSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    workflow: str
+    spec: ScheduleSpec
+
+    @property
+    def id(self) -> str:
+        return f"{self.workflow}/{self.spec.name}"
+
+    @property
+    def apps(self) -> tuple[str, ...]:
+        """Nobody but the package can say for whom a tick is: there is no event to select an app from."""
+        one = self.spec.app_id
+        if isinstance(one, str) and one and not one.startswith("="):
+            return (one,)
+        return self.spec.apps
+
+    @property
+    def spec_key(self) -> str:
+        """What decides the nominal times: when it changes, the stored next one means nothing any more."""
+        clock = f"cron {self.spec.cron}" if self.spec.cron is not None else f"every {self.spec.every}"
+        return f"{clock} {self.spec.timezone}"
+
+
+def declared_schedules(packages: Mapping[str, Package]) -> dict[str, Schedule]:
+    schedules = (
+        Schedule(workflow, spec)
+        for workflow, package in packages.items()
+        for spec in package.triggers
+        if isinstance(spec, ScheduleSpec)
+    )
+    return {schedule.id: schedule for schedule in schedules}

@@ -1,0 +1,37 @@
+"""The `unattended` command: binds our five packages to their own folder before anything else is imported.
+
+A user may stand in a directory, or have a PYTHONPATH, with folders named `workflows`, `ops` or `workers`
+of their own. Our package names are flat, so they are bound by location here, never searched for.
+"""
+
+import sys
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent
+PACKAGES = ("accounting", "workflows", "workers", "triggers", "ops")
+
+
+def bind_packages() -> None:
+    for name in PACKAGES:
+        folder = ROOT / name
+        bound = sys.modules.get(name)
+        if bound is not None and bound.__file__ == str(folder / "__init__.py"):
+            continue
+        spec = spec_from_file_location(name, folder / "__init__.py", submodule_search_locations=[str(folder)])
+        if spec is None or spec.loader is None:
+            raise SystemExit(f"unattended: the installation at {ROOT} lacks the folder {name}; install it again")
+        module = module_from_spec(spec)
+        sys.modules[name] = module
+        spec.loader.exec_module(module)
+
+
+def main() -> None:
+    bind_packages()
+    from ops.cli.main import run
+
+    run()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,78 @@
+"""The Celery app: `celery -A workers worker` finds it here, and no task is imported with it.
+
+Every setting stands with its reason. The run document is the truth and a message only a wake-up, so what
+Celery would do for reliability (late acks, results, retries) is switched off rather than tuned.
+"""
+
+import importlib
+from types import ModuleType
+from typing import Any, cast
+
+from celery import Celery
+from celery.loaders.app import AppLoader
+from typing_extensions import override
+
+from workers.services import with_services
+from workers.settings import Settings, load_settings
+
+TASK = "unattended.run"
+
+
+def celery_config(settings: Settings) -> dict[str, Any]:
+    return {
+        "broker_url": settings.redis_url,
+        "broker_connection_retry_on_startup": True,  # roles may start before Redis does
+        "broker_transport_options": {
+            "socket_timeout": 10,  # without it a publish to a frozen Redis never returns
+            "socket_connect_timeout": 5,
+            "socket_keepalive": True,
+            "health_check_interval": 10,
+            "priority_steps": [0, 3, 6, 9],
+            "queue_order_strategy": "priority",
+        },
+        "task_default_queue": settings.queue,
+        "task_ignore_result": True,  # no result backend: results are in MongoDB
+        "task_serializer": "json",
+        "result_serializer": "json",
+        "accept_content": ["json"],  # no pickle anywhere
+        # Acknowledged on receipt: a message lost with its worker is re-published from the run document, while
+        # late acks on Redis run every task again that outlives the visibility timeout.
+        "task_acks_late": False,
+        "task_publish_retry": False,  # the reconciler is the retry
+        "worker_pool": "threads",  # threads that wait on one event loop; gevent loses acks on Redis
+        "worker_concurrency": settings.concurrency,
+        "worker_prefetch_multiplier": 1,
+        "worker_disable_prefetch": True,  # a wake-up a busy worker holds is one an idle worker cannot see
+        "worker_hijack_root_logger": False,
+        "worker_send_task_events": False,  # measured: a third of the throughput
+        "worker_enable_remote_control": False,  # cancel and inspect go through the run store
+        "enable_utc": True,
+    }
+
+
+class SettingsLoader(AppLoader):
+    """Reads our settings when Celery first needs its configuration, never when this module is imported."""
+
+    given: Settings | None = None
+
+    @override
+    def read_configuration(self, env: str = "") -> dict[str, Any]:
+        return celery_config(self.given or with_services(load_settings()))
+
+    @override
+    def import_from_cwd(self, module: str, imp: Any = None, package: str | None = None) -> ModuleType:
+        # Celery would put the current directory first, where a user may have a `workflows` of their own.
+        return importlib.import_module(module, package=package)
+
+
+app = Celery("unattended", loader=SettingsLoader, include=["workers.tasks"], set_as_current=False)
+
+
+def loader() -> SettingsLoader:
+    return cast("SettingsLoader", app.loader)
+
+
+def configure(settings: Settings) -> Celery:
+    """Gives the app the settings a role already has, instead of reading them again."""
+    loader().given = settings
+    return app

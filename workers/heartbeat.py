@@ -1,0 +1,121 @@
+"""The heartbeat: renews the leases of the runs in progress, from a thread that no chat can block.
+
+1. A run in progress is registered with its claim and the task that works on it.
+2. Every third of a lease the thread renews all of them, each conditional on its token, over a client of its own.
+3. A run that could not be renewed because its token is old was taken over: its task is cancelled at once.
+4. A run that could not be renewed in time because MongoDB is away is cancelled before its lease may have
+   ended: better no owner than two.
+"""
+
+import asyncio
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from pymongo import MongoClient, UpdateOne
+from pymongo.errors import PyMongoError
+
+from workers.ownership import lease_extension
+from workers.run import Claim, RunState
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class _Kept:
+    claim: Claim
+    task: asyncio.Task[Any]
+    loop: asyncio.AbstractEventLoop
+    renewed_at: float
+    lost: bool = False
+
+
+class Heartbeat:
+    def __init__(self, *, url: str, database: str, lease_s: int, on_lost: Callable[[], None]) -> None:
+        self._lease_s = lease_s
+        self._interval_s = lease_s / 3
+        self._on_lost = on_lost
+        self._kept: dict[str, _Kept] = {}
+        self._lock = threading.Lock()
+        self._stop = threading.Event()
+        timeout_ms = int(self._interval_s * 1000)
+        self._client: MongoClient[dict[str, Any]] = MongoClient(
+            url, serverSelectionTimeoutMS=timeout_ms, socketTimeoutMS=timeout_ms, appname="unattended-heartbeat"
+        )
+        self._runs = self._client[database]["runs"]
+        self._thread = threading.Thread(target=self._beat, name="heartbeat", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stop.set()
+        self._thread.join(timeout=self._interval_s * 2)
+        self._client.close()
+
+    @contextmanager
+    def keeping(self, claim: Claim) -> Iterator[None]:
+        """Keeps the lease while the block runs; the block's task is cancelled when the lease is lost."""
+        task = asyncio.current_task()
+        if task is None:
+            raise RuntimeError("a lease is kept for a task")
+        kept = _Kept(claim, task, asyncio.get_running_loop(), renewed_at=time.monotonic())
+        with self._lock:
+            self._kept[claim.run_id] = kept
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._kept.pop(claim.run_id, None)
+
+    def lost(self, claim: Claim) -> bool:
+        with self._lock:
+            kept = self._kept.get(claim.run_id)
+        return kept is not None and kept.lost
+
+    def _beat(self) -> None:
+        while not self._stop.wait(self._interval_s):
+            with self._lock:
+                kept = list(self._kept.values())
+            if not kept:
+                continue
+            began = time.monotonic()
+            try:
+                self._renew(kept, began)
+            except PyMongoError as error:
+                log.warning("heartbeat_failed", extra={"runs": len(kept), "error": type(error).__name__})
+            for each in kept:
+                if not each.lost and time.monotonic() - each.renewed_at > self._lease_s - self._interval_s / 2:
+                    self._give_up(each, "not renewed in time")
+
+    def _renew(self, kept: list[_Kept], began: float) -> None:
+        until = [{"$set": {"lease.until": lease_extension(self._lease_s)}}]
+        owned = {each.claim.run_id: self._owned(each) for each in kept}
+        written = self._runs.bulk_write([UpdateOne(query, until) for query in owned.values()], ordered=False)
+        still_ours = set(owned)
+        if written.matched_count < len(owned):
+            found = self._runs.find({"$or": list(owned.values())}, {"_id": 1})
+            still_ours = {document["_id"] for document in found}
+        for each in kept:
+            if each.claim.run_id in still_ours:
+                each.renewed_at = began
+            elif not each.lost:
+                self._give_up(each, "another owner has it")
+
+    @staticmethod
+    def _owned(kept: _Kept) -> dict[str, Any]:
+        claim = kept.claim
+        return {"_id": claim.run_id, "lease.token": claim.token, "state": RunState.RUNNING.value}
+
+    def _give_up(self, kept: _Kept, reason: str) -> None:
+        with self._lock:  # a run that ended while we asked about it was not lost
+            if self._kept.get(kept.claim.run_id) is not kept:
+                return
+            kept.lost = True
+        log.warning("lease_lost", extra={"run_id": kept.claim.run_id, "token": kept.claim.token, "reason": reason})
+        self._on_lost()
+        kept.loop.call_soon_threadsafe(kept.task.cancel)

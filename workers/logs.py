@@ -1,0 +1,60 @@
+"""Logging: one event per line, a snake_case name plus fields, on the console or as JSON."""
+
+import json
+import logging
+import sys
+from datetime import UTC, datetime
+from typing import Any
+
+_STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "color_message", "taskName"}
+_PREVIEW_LENGTH = 300
+
+
+def event_fields(record: logging.LogRecord) -> dict[str, Any]:
+    return {name: value for name, value in vars(record).items() if name not in _STANDARD}
+
+
+def _preview(value: Any) -> str:
+    text = value if isinstance(value, str) else json.dumps(value, default=str)
+    if len(text) > _PREVIEW_LENGTH:
+        text = f"{text[:_PREVIEW_LENGTH]}… ({len(text)} characters)"
+    return json.dumps(text, ensure_ascii=False) if any(c.isspace() for c in text) else text
+
+
+class ConsoleFormatter(logging.Formatter):
+    def __init__(self, role: str) -> None:
+        super().__init__()
+        self._role = role
+
+    def format(self, record: logging.LogRecord) -> str:
+        clock = datetime.fromtimestamp(record.created, UTC).strftime("%H:%M:%S.%f")[:-3]
+        shown = " ".join(f"{name}={_preview(value)}" for name, value in event_fields(record).items())
+        line = f"{clock} {self._role:<9} {record.levelname.lower():<7} {record.getMessage()} {shown}".rstrip()
+        return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
+
+
+class JsonFormatter(logging.Formatter):
+    def __init__(self, role: str) -> None:
+        super().__init__()
+        self._role = role
+
+    def format(self, record: logging.LogRecord) -> str:
+        line: dict[str, Any] = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(),
+            "level": record.levelname.lower(),
+            "role": self._role,
+            "event": record.getMessage(),
+            **event_fields(record),
+        }
+        if record.exc_info:
+            line["exception"] = self.formatException(record.exc_info)
+        return json.dumps(line, default=str, ensure_ascii=False)
+
+
+def configure_logging(*, role: str, log_format: str, log_level: str) -> None:
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(JsonFormatter(role) if log_format == "json" else ConsoleFormatter(role))
+    logging.basicConfig(level=log_level.upper(), handlers=[handler], force=True)
+    # Their info lines are about themselves, in sentences; what they warn about still shows.
+    for chatty in ("celery", "kombu", "amqp", "pymongo", "httpx", "httpx2", "openai", "uvicorn", "asyncio", "ag2"):
+        logging.getLogger(chatty).setLevel(logging.WARNING)

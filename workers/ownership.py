@@ -1,0 +1,115 @@
+"""Ownership: claim a run, keep it, write to it, let go of it. Every write here carries the fencing token.
+
+1. `claim` makes a queued run ours for the length of a lease and gives us a token higher than any before.
+2. `commit_turn` first writes the turn, then moves the run on. The run document is the commit point: a turn
+   counts when the run says so, and only the newest token can make it say so.
+3. `finish` and `requeue` give the run up. The token stays in the document, so that it keeps growing.
+
+Lease times are the database's clock ($$NOW): workers' clocks may differ, one server's does not.
+"""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from pymongo import ReturnDocument
+from pymongo.errors import DuplicateKeyError
+
+from workers.run import Claim, LeaseLostError, RunState
+from workers.run_store import Document, RunStore
+from workers.transitions import sources_of
+
+
+def _owned(claim: Claim) -> Document:
+    return {"_id": claim.run_id, "lease.token": claim.token, "state": RunState.RUNNING.value}
+
+
+def lease_extension(lease_s: int) -> Document:
+    return {"$add": ["$$NOW", lease_s * 1000]}
+
+
+class Ownership:
+    def __init__(self, store: RunStore, *, owner: str, lease_s: int) -> None:
+        self._store = store
+        self._owner = owner
+        self._lease_s = lease_s
+
+    async def claim(self, run_id: str) -> Claim | None:
+        """None when there is nothing to do: finished, held, not due yet, or another owner has it."""
+        claimable = {
+            "_id": run_id,
+            "state": {"$in": sources_of(RunState.RUNNING)},
+            "hold": None,
+            "$expr": {"$lte": ["$not_before", "$$NOW"]},  # null sorts before every date
+        }
+        taken = {
+            "state": RunState.RUNNING.value,
+            "lease": {
+                "owner": self._owner,
+                "token": {"$add": ["$lease.token", 1]},
+                "until": lease_extension(self._lease_s),
+            },
+            "started_at": {"$ifNull": ["$started_at", "$$NOW"]},
+        }
+        document = await self._store.runs.find_one_and_update(
+            claimable, [{"$set": taken}], return_document=ReturnDocument.AFTER
+        )
+        if document is None:
+            return None
+        return Claim(run_id=run_id, owner=self._owner, token=document["lease"]["token"], document=document)
+
+    async def pin_package(self, claim: Claim, version: str) -> None:
+        await self._write(claim, {"$set": {"package_version": version}})
+
+    async def commit_turn(
+        self, claim: Claim, *, number: int, turn: Mapping[str, Any], checkpoint: Mapping[str, Any]
+    ) -> None:
+        key = f"{claim.run_id}:{number}"
+        document = {**turn, "run_id": claim.run_id, "number": number, "token": claim.token}
+        try:
+            # Replaces what an older owner left without committing it; a newer owner's turn does not match
+            # the filter, so the upsert runs into its `_id` instead of over it.
+            await self._store.turns.replace_one({"_id": key, "token": {"$lte": claim.token}}, document, upsert=True)
+        except DuplicateKeyError:
+            raise LeaseLostError(claim) from None
+        moved = await self._store.runs.update_one(
+            {**_owned(claim), "turn": number - 1}, {"$set": {"turn": number, **checkpoint}}
+        )
+        if moved.matched_count == 0:
+            raise LeaseLostError(claim)
+
+    async def finish(
+        self, claim: Claim, state: RunState, *, outcome: Mapping[str, Any], usage: Mapping[str, Any]
+    ) -> None:
+        end = {
+            "state": state.value,
+            "outcome": dict(outcome),
+            "usage": dict(usage),
+            "finished_at": datetime.now(UTC),
+            "lease.owner": None,
+            "lease.until": None,
+        }
+        await self._write(claim, {"$set": end})
+
+    async def requeue(self, claim: Claim, *, delay: timedelta, counts_as_attempt: bool, reason: str) -> None:
+        """Back to the queue, after a transient failure or when this worker shuts down."""
+        now = datetime.now(UTC)
+        change: Document = {
+            "$set": {
+                "state": RunState.QUEUED.value,
+                "lease.owner": None,
+                "lease.until": None,
+                "not_before": now + delay,
+                "wake_at": now + delay,
+                "wakes": 0,
+                "last_requeue": {"reason": reason, "at": now},
+            }
+        }
+        if counts_as_attempt:
+            change["$inc"] = {"attempt": 1}
+        await self._write(claim, change)
+
+    async def _write(self, claim: Claim, change: Document) -> None:
+        written = await self._store.runs.update_one(_owned(claim), change)
+        if written.matched_count == 0:
+            raise LeaseLostError(claim)

@@ -1,0 +1,52 @@
+"""Retry policy: pure functions from an outcome and the attempts so far to what happens to the run."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+
+from workers.run import RunState
+from workflows.outcome import Outcome, OutcomeKind
+
+FIRST_DELAY_S = 2.0
+LONGEST_DELAY_S = 300.0
+LONGEST_RETRY_AFTER_S = 3600.0
+
+CLASSIC_END = frozenset({OutcomeKind.MAX_TURNS, OutcomeKind.NO_TRANSITION})
+
+
+@dataclass(frozen=True, slots=True)
+class Finish:
+    state: RunState
+
+
+@dataclass(frozen=True, slots=True)
+class Requeue:
+    delay: timedelta
+    counts_as_attempt: bool
+
+
+def decide(
+    outcome: Outcome, *, pattern: str, attempt: int, max_attempts: int, random: Callable[[], float]
+) -> Finish | Requeue:
+    """`random` gives a number from 0 to 1: full jitter, so that retries of many runs do not meet."""
+    kind = outcome.kind
+    if kind is OutcomeKind.HANDED_BACK:
+        return Requeue(timedelta(0), counts_as_attempt=False)
+    if kind is OutcomeKind.MODEL_ERROR and outcome.transient:
+        if attempt >= max_attempts:
+            return Finish(RunState.PARKED)
+        return Requeue(backoff(attempt, random=random, retry_after_s=outcome.retry_after_s), counts_as_attempt=True)
+    if kind is OutcomeKind.COMPLETED or (kind in CLASSIC_END and pattern != "ag2_network"):
+        return Finish(RunState.SUCCEEDED)
+    if kind is OutcomeKind.NEEDS_HUMAN:
+        return Finish(RunState.NEEDS_HUMAN)
+    if kind is OutcomeKind.CANCELLED:
+        return Finish(RunState.CANCELLED)
+    return Finish(RunState.FAILED)
+
+
+def backoff(attempt: int, *, random: Callable[[], float], retry_after_s: float | None = None) -> timedelta:
+    """Exponential with full jitter; a server that names a time is given that time."""
+    ceiling = min(LONGEST_DELAY_S, FIRST_DELAY_S * 2 ** min(attempt - 1, 20))
+    asked = min(max(retry_after_s or 0.0, 0.0), LONGEST_RETRY_AFTER_S)
+    return timedelta(seconds=asked + ceiling * random())

@@ -1,0 +1,89 @@
+"""A run: its states, what asks for one, and what its owner holds while it works on it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+from ulid import ULID
+
+
+class RunState(StrEnum):
+    QUEUED = "queued"
+    RUNNING = "running"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    PARKED = "parked"
+    NEEDS_HUMAN = "needs_human"
+
+
+TERMINAL = frozenset({RunState.SUCCEEDED, RunState.FAILED, RunState.CANCELLED})
+UNFINISHED = frozenset({RunState.QUEUED, RunState.RUNNING})
+AT_REST = frozenset({RunState.PARKED, RunState.NEEDS_HUMAN})
+
+
+def new_run_id() -> str:
+    return f"run_{ULID()}"
+
+
+@dataclass(frozen=True, slots=True)
+class TriggerEvent:
+    """The outside happening: which trigger, and the id that makes this happening unlike any other."""
+
+    type: str
+    name: str
+    id: str
+    fired_at: datetime
+    nominal_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RunRequest:
+    """What a trigger asks for. Two requests with one dedupe key are one run."""
+
+    app_id: str
+    workflow: str
+    trigger: TriggerEvent
+    input: Mapping[str, Any] = field(default_factory=dict)
+    message: str | None = None
+    user_id: str | None = None
+    chat_id: str | None = None
+    correlation_id: str | None = None
+    parent_run_id: str | None = None
+    priority: int = 5
+
+    @property
+    def dedupe_key(self) -> str:
+        return f"{self.workflow}/{self.trigger.name}/{self.app_id}/{self.trigger.id}"
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """A durable run: `created` is false when an earlier request with the same key made it."""
+
+    run_id: str
+    created: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """Ownership of one run until the lease ends: the fencing token goes into every later write."""
+
+    run_id: str
+    owner: str
+    token: int
+    document: Mapping[str, Any] = field(repr=False)
+
+    @property
+    def attempt(self) -> int:
+        return int(self.document["attempt"])
+
+
+class LeaseLostError(Exception):
+    """Another owner holds the run now: stop at once and write nothing."""
+
+    def __init__(self, claim: Claim) -> None:
+        super().__init__(f"{claim.run_id}: lease token {claim.token} is no longer the newest")
+        self.run_id = claim.run_id

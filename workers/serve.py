@@ -1,0 +1,30 @@
+"""The worker role: a Celery worker of our app, in this process."""
+
+import os
+import warnings
+
+from celery.platforms import SecurityWarning
+
+from workers.celery import configure
+from workers.settings import Settings
+
+
+def serve(settings: Settings) -> None:
+    """`settings` has both server addresses. Returns when the worker was told to stop."""
+    app = configure(settings)
+    # Imported here and not by Celery, which would put the current directory first on the path while it does.
+    import workers.tasks  # noqa: F401 -- registers the task and the signal handlers
+
+    # The warning is about pickle, which this app refuses; containers run as root.
+    warnings.filterwarnings("ignore", category=SecurityWarning)
+    app.worker_main(
+        [
+            "--quiet",
+            "worker",
+            "--loglevel=WARNING",
+            "--without-gossip",  # workers coordinate through the run store
+            "--without-mingle",
+            "--without-heartbeat",
+            f"--hostname=unattended-{os.getpid()}@%h",
+        ]
+    )

@@ -1,0 +1,208 @@
+"""Settings: one frozen object, read from the environment here and nowhere else."""
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any
+
+PREFIX = "UNATTENDED_"
+TRUE_WORDS = frozenset({"1", "true", "yes", "on"})
+FALSE_WORDS = frozenset({"0", "false", "no", "off", ""})
+
+
+class SettingsError(ValueError):
+    """A setting that cannot be used; the text names the variable and says what to write instead."""
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+def _setting(description: str, *, default: Any, parse: Callable[[str], Any], name: str = "", shown: str = "") -> Any:
+    """A dataclass field that knows its variable; `shown` is the default as the README prints it."""
+    metadata = {"description": description, "parse": parse, "name": name, "shown": shown}
+    return field(default=default, metadata=metadata)
+
+
+def _text(raw: str) -> str:
+    return raw
+
+
+def _path(raw: str) -> Path:
+    return Path(raw).expanduser()
+
+
+def _paths(raw: str) -> tuple[Path, ...]:
+    return tuple(_path(part) for part in raw.split(os.pathsep) if part)
+
+
+def _positive_int(raw: str) -> int:
+    number = int(raw) if raw.isascii() and raw.isdigit() else 0
+    if number < 1:
+        raise ValueError("a whole number of at least 1")
+    return number
+
+
+def _one_of(*words: str) -> Callable[[str], str]:
+    def parse(raw: str) -> str:
+        if raw.lower() not in words:
+            raise ValueError(f"one of {', '.join(words)}")
+        return raw.lower()
+
+    return parse
+
+
+def parse_address(raw: str) -> Address:
+    host, _, port = raw.rpartition(":")
+    if not host or not (port.isascii() and port.isdigit()) or not 0 <= int(port) <= 65535:
+        raise ValueError("host:port, such as 127.0.0.1:8400")
+    return Address(host.strip("[]"), int(port))
+
+
+def _truthy_unless_falsy(raw: str) -> bool:
+    return raw.strip().lower() not in FALSE_WORDS
+
+
+def _truthy(raw: str) -> bool:
+    return raw.strip().lower() in TRUE_WORDS
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    mongodb_url: str | None = _setting(
+        "MongoDB replica set; absent: the embedded servers", default=None, parse=_text, shown="embedded"
+    )
+    redis_url: str | None = _setting(
+        "Redis for the Celery broker; absent: the embedded servers", default=None, parse=_text, shown="embedded"
+    )
+    database: str = _setting("MongoDB database of runs, turns, usage", default="unattended", parse=_text)
+    packages: tuple[Path, ...] = _setting(
+        "Directories of workflow packages, separated like PATH",
+        default=(),
+        parse=_paths,
+        shown="`./workflows`, else the shipped library",
+    )
+    models: Path | None = _setting(
+        "Models file: alias to provider, model, key, prices",
+        default=None,
+        parse=_path,
+        shown="`./models.yaml`, else the library's canned answers",
+    )
+    data_dir: Path = _setting("Where the embedded servers keep data", default=Path(".unattended"), parse=_path)
+    concurrency: int = _setting("Runs at once in one worker process", default=200, parse=_positive_int)
+    lease_s: int = _setting("Seconds until a dead worker's run is taken over", default=30, parse=_positive_int)
+    max_attempts: int = _setting("Attempts of a run before it is parked", default=5, parse=_positive_int)
+    republish_after_s: int = _setting(
+        "Seconds before a queued run's wake-up counts as lost", default=15, parse=_positive_int
+    )
+    queue: str = _setting("Name of the Celery queue", default="unattended", parse=_text)
+    listen: Address = _setting(
+        "Address of the gateway", default=Address("127.0.0.1", 8400), parse=parse_address, shown="127.0.0.1:8400"
+    )
+    metrics_listen: Address = _setting(
+        "Address of the exporter; other roles take the next free ports",
+        default=Address("127.0.0.1", 9400),
+        parse=parse_address,
+        shown="127.0.0.1:9400",
+    )
+    max_app_labels: int = _setting(
+        "Apps with a metric label of their own; the rest is `_other`", default=100, parse=_positive_int
+    )
+    body_limit_bytes: int = _setting("Largest accepted HTTP body", default=1_048_576, parse=_positive_int)
+    log_format: str = _setting("console or json", default="console", parse=_one_of("console", "json"))
+    log_level: str = _setting(
+        "debug, info, warning or error", default="info", parse=_one_of("debug", "info", "warning", "error")
+    )
+    environment: str = _setting(
+        "`production` removes every environment variable from contexts",
+        default="development",
+        parse=_text,
+        name="ENVIRONMENT",
+    )
+    include_schema: bool = _setting(
+        "Falsy: database variables are not loaded",
+        default=True,
+        parse=_truthy_unless_falsy,
+        name="CONTEXT_INCLUDE_SCHEMA",
+    )
+    verbose_debug: bool = _setting(
+        "1: context changes appear in the log", default=False, parse=_truthy, name="CONTEXT_VERBOSE_DEBUG"
+    )
+    # A snapshot, so that nothing else reads the process environment; never shown, it holds secrets.
+    environ: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    @property
+    def production(self) -> bool:
+        return self.environment.strip().lower() == "production"
+
+    def context_environment(self) -> Mapping[str, str]:
+        """What environment variables a workflow may see: in production none, by construction."""
+        return {} if self.production else self.environ
+
+    def resolve_secret(self, reference: str) -> str:
+        kind, _, name = reference.partition(":")
+        if kind == "env" and name:
+            value = self.environ.get(name)
+            if not value:
+                raise SettingsError(f"the secret {reference} is not set; export {name} for this role")
+            return value
+        if kind == "file" and name:
+            try:
+                return Path(name).expanduser().read_text(encoding="utf-8").strip()
+            except (OSError, UnicodeDecodeError) as error:
+                raise SettingsError(f"the secret {reference} cannot be read: {error}") from None
+        raise SettingsError("a secret is written env:NAME or file:PATH, not in clear text")
+
+
+def setting_fields() -> list[Any]:
+    return [each for each in fields(Settings) if "parse" in each.metadata]
+
+
+def variable_name(setting: Any) -> str:
+    return str(setting.metadata["name"] or PREFIX + setting.name.upper())
+
+
+def load_settings(environ: Mapping[str, str] | None = None, **overrides: Any) -> Settings:
+    """Settings from an environment (the process's own by default), then what flags override."""
+    source = dict(os.environ if environ is None else environ)
+    values: dict[str, Any] = {"environ": source}
+    for each in setting_fields():
+        variable = variable_name(each)
+        raw = source.get(variable)
+        # An empty variable means "not set", except where empty is itself a meaning (falsy flags).
+        if raw is None or (raw == "" and each.default is not True):
+            continue
+        try:
+            values[each.name] = each.metadata["parse"](raw)
+        except ValueError as error:
+            raise SettingsError(f"{variable}={raw!r} cannot be used; write {error}") from None
+    given = {name: value for name, value in overrides.items() if value is not None}
+    return replace(Settings(**values), **given)
+
+
+def unknown_variables(environ: Mapping[str, str]) -> list[str]:
+    known = {variable_name(each) for each in setting_fields()}
+    return sorted(name for name in environ if name.startswith(PREFIX) and name not in known)
+
+
+def as_environment(settings: Settings) -> dict[str, str]:
+    """The variables that give a child process the same settings, on top of what it inherits."""
+    result = {}
+    for each in setting_fields():
+        value = getattr(settings, each.name)
+        if value is None or value == each.default:
+            continue
+        if isinstance(value, tuple):
+            value = os.pathsep.join(str(path.resolve()) for path in value)
+        elif isinstance(value, bool):
+            value = "1" if value else "0"
+        elif isinstance(value, Path):
+            value = value.resolve()
+        result[variable_name(each)] = str(value)
+    return {**settings.environ, **result}

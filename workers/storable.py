@@ -1,0 +1,55 @@
+"""Storable values: what can stand in a run document, checked where data enters."""
+
+from collections.abc import Mapping
+from typing import Any
+
+MAX_DEPTH = 60  # MongoDB refuses documents nested deeper than 100; a run adds levels of its own
+MAX_INTEGER = 2**63 - 1
+MAX_BYTES = 4 * 1024 * 1024  # a run document may have 16 MB, and context and outcome need room too
+
+
+class NotStorableError(ValueError):
+    """Data that cannot be kept; the text names the place."""
+
+
+def check_storable(value: Any, *, path: str = "input", depth: int = 0) -> int:
+    """Raises NotStorableError for what MongoDB would refuse; returns a rough size in bytes."""
+    if depth > MAX_DEPTH:
+        raise NotStorableError(f"{path} is nested deeper than {MAX_DEPTH} levels")
+    if value is None or isinstance(value, bool | float):
+        return 8
+    if isinstance(value, int):
+        if not -MAX_INTEGER - 1 <= value <= MAX_INTEGER:
+            raise NotStorableError(f"{path} is a number beyond 64 bits; send it as text")
+        return 8
+    size = _checked_size(value, path=path, depth=depth)
+    if size > MAX_BYTES:
+        raise NotStorableError(f"{path} is larger than {MAX_BYTES // 1024 // 1024} MB")
+    return size
+
+
+def _checked_size(value: Any, *, path: str, depth: int) -> int:
+    if isinstance(value, str):
+        try:
+            return len(value.encode("utf-8"))
+        except UnicodeEncodeError:
+            raise NotStorableError(f"{path} is text with a lone surrogate, which is not valid Unicode") from None
+    if isinstance(value, Mapping):
+        return sum(
+            _checked_key(key, path=path) + check_storable(item, path=f"{path}.{key}", depth=depth + 1)
+            for key, item in value.items()
+        )
+    if isinstance(value, list | tuple):
+        return sum(
+            8 + check_storable(item, path=f"{path}[{index}]", depth=depth + 1) for index, item in enumerate(value)
+        )
+    raise NotStorableError(f"{path} is a {type(value).__name__}, which is not JSON")
+
+
+def _checked_key(key: Any, *, path: str) -> int:
+    if not isinstance(key, str) or "\x00" in key:
+        raise NotStorableError(f"{path} has a key that is not plain text")
+    # MongoDB would read such names as operators or paths in a later update or query.
+    if key.startswith("$") or "." in key:
+        raise NotStorableError(f"{path} has the key {key[:40]!r}; keys must not begin with $ or hold a dot")
+    return _checked_size(key, path=path, depth=0)

@@ -1,0 +1,105 @@
+"""The one Celery task: a wake-up names a run, and the process's event loop works on it."""
+
+import logging
+import threading
+from typing import Any
+
+from celery import signals
+
+from workers.celery import TASK, app, loader
+from workers.logs import configure_logging
+from workers.metrics_server import serve_metrics
+from workers.process import WorkerProcess
+from workers.run_loop import execute
+from workers.services import with_services
+from workers.settings import Settings, load_settings
+from workers.wakeups import VERSION
+
+log = logging.getLogger(__name__)
+
+_REFUSED_POOLS = ("gevent", "eventlet")
+
+
+class _Process:
+    """The process's worker, made when the process first needs it: after a fork, never before."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._worker: WorkerProcess | None = None
+
+    def get(self) -> WorkerProcess:
+        with self._lock:
+            if self._worker is None:
+                worker = WorkerProcess(role_settings())
+                worker.start()
+                self._worker = worker
+            return self._worker
+
+    def drain(self) -> None:
+        with self._lock:
+            if self._worker is not None:
+                self._worker.drain()
+
+    def stop(self) -> None:
+        with self._lock:
+            worker, self._worker = self._worker, None
+        if worker is not None:
+            worker.stop()
+
+
+process = _Process()
+
+
+def role_settings() -> Settings:
+    return loader().given or with_services(load_settings())
+
+
+@app.task(name=TASK)
+def run(message: dict[str, Any]) -> None:
+    if message.get("v") != VERSION or not isinstance(message.get("run_id"), str):
+        # A newer version's message: the run document is there, and a worker that knows it gets its own wake-up.
+        log.error("unknown_wakeup", extra={"version": message.get("v")})
+        return
+    worker = process.get()
+    worker.metrics.working_on(+1)
+    try:
+        worker.submit(execute(message["run_id"], worker)).result()
+    finally:
+        worker.metrics.working_on(-1)
+
+
+@signals.setup_logging.connect
+def _configure_logging(**_: Any) -> None:
+    settings = role_settings()
+    configure_logging(role="worker", log_format=settings.log_format, log_level=settings.log_level)
+
+
+@signals.celeryd_init.connect
+def _refuse_pools(conf: Any, options: dict[str, Any], **_: Any) -> None:
+    pool = str(options.get("pool") or conf.worker_pool)
+    if any(name in pool for name in _REFUSED_POOLS):
+        raise SystemExit(f"the {pool} pool loses acknowledgements on Redis; use threads (the default) or prefork")
+
+
+@signals.worker_ready.connect
+def _ready(sender: Any, **_: Any) -> None:
+    # With threads the process is this one: open it now, so that the first run does not wait for imports.
+    if "thread" in type(sender.pool).__module__:
+        worker = process.get()
+        server = serve_metrics(worker.metrics.registry, worker.settings.metrics_listen)
+        log.info("worker_ready", extra={"concurrency": worker.settings.concurrency, "metrics": str(server.address)})
+
+
+@signals.worker_shutting_down.connect
+def _drain(**_: Any) -> None:
+    process.drain()
+
+
+@signals.worker_shutdown.connect
+def _stop(**_: Any) -> None:
+    process.stop()
+
+
+@signals.worker_process_shutdown.connect
+def _stop_child(**_: Any) -> None:
+    process.stop()

@@ -1,0 +1,27 @@
+"""Which state may follow which: the one table that every write to a run's state goes through."""
+
+from workers.run import RunState
+
+ALLOWED: dict[RunState, frozenset[RunState]] = {
+    RunState.QUEUED: frozenset({RunState.RUNNING, RunState.CANCELLED, RunState.PARKED}),
+    RunState.RUNNING: frozenset(
+        {
+            RunState.QUEUED,  # retry, hand-back, or its worker was lost
+            RunState.SUCCEEDED,
+            RunState.FAILED,
+            RunState.CANCELLED,
+            RunState.PARKED,
+            RunState.NEEDS_HUMAN,
+        }
+    ),
+    RunState.NEEDS_HUMAN: frozenset({RunState.QUEUED, RunState.CANCELLED}),
+    RunState.PARKED: frozenset({RunState.CANCELLED}),
+    RunState.SUCCEEDED: frozenset(),
+    RunState.FAILED: frozenset(),
+    RunState.CANCELLED: frozenset(),
+}
+
+
+def sources_of(target: RunState) -> list[str]:
+    """The states a run may be in for it to become `target`: goes into the filter of the write itself."""
+    return [source.value for source, targets in ALLOWED.items() if target in targets]

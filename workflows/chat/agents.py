@@ -1,0 +1,51 @@
+"""Agents: AG2 agents of one package version, built once and shared by every run of it in this process."""
+
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from ag2 import Agent
+
+from workflows.chat.models import Models
+from workflows.chat.package_tools import PackageTool
+from workflows.chat.tool_functions import load_tool_functions
+from workflows.package.models import Package
+
+KEPT_VERSIONS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class BuiltPackage:
+    package: Package
+    agents: Mapping[str, Agent]
+
+
+def build_package(package: Package, models: Models, threads: ThreadPoolExecutor) -> BuiltPackage:
+    """PackageDefect when a tool cannot be loaded or a model alias is unknown."""
+    functions = load_tool_functions(package)
+    agents = {
+        name: Agent(
+            name,
+            config=models.get(spec.model),
+            tools=[PackageTool(function, threads) for tool, function in functions.items() if name in tool.agents],
+        )
+        for name, spec in package.agents.items()
+    }
+    return BuiltPackage(package, agents)
+
+
+class AgentShop:
+    """Builds packages on demand and keeps the versions used last."""
+
+    def __init__(self, models: Models, threads: ThreadPoolExecutor) -> None:
+        self._models = models
+        self._threads = threads
+        self._built: dict[tuple[str, str], BuiltPackage] = {}
+
+    def build(self, package: Package) -> BuiltPackage:
+        key = (package.name, package.version)
+        built = self._built.pop(key, None) or build_package(package, self._models, self._threads)
+        self._built[key] = built  # moved to the end: the one used last is dropped last
+        while len(self._built) > KEPT_VERSIONS:
+            del self._built[next(iter(self._built))]
+        return built

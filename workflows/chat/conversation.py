@@ -1,0 +1,133 @@
+"""The conversation: turns of a headless chat, one after another, until an outcome.
+
+Per turn: ask the agent (which calls its model and tools; usage is recorded before an answer is used), derive
+variables from what was said, route, and hand the turn with a checkpoint to the caller, who makes it durable
+before the next turn begins.
+"""
+
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ag2.stream import MemoryStream
+
+from workflows.chat.agents import BuiltPackage
+from workflows.chat.errors import ChatError, ModelError
+from workflows.chat.meter import RunMeter, TurnMeter
+from workflows.chat.package_tools import CONTEXT
+from workflows.chat.routing import Router, ending
+from workflows.chat.transcript import Turn, recorded, seen_by
+from workflows.context.context_variables import ContextVariables
+from workflows.context.derived import changes, derive
+from workflows.context.rendering import render_exposed
+from workflows.outcome import Outcome, OutcomeKind
+from workflows.package.models import Package
+
+DEFAULT_OPENING = "Begin."
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """Where a chat stands after a turn: all that another worker needs besides the turns themselves."""
+
+    turn: int
+    next_agent: str | None
+    context: Mapping[str, Any]
+
+
+Commit = Callable[[int, Turn, Checkpoint], Awaitable[None]]
+
+
+@dataclass(slots=True)
+class Conversation:
+    built: BuiltPackage
+    context: ContextVariables
+    suppressed: frozenset[str]
+    meter: RunMeter
+    opening: str
+    turns: list[Turn] = field(default_factory=list)
+    next_agent: str | None = None
+
+    @property
+    def package(self) -> Package:
+        return self.built.package
+
+
+async def converse(chat: Conversation, *, commit: Commit, stopping: Callable[[], bool]) -> Outcome:
+    """Takes turns until the chat ends, or until this worker is stopping, between two turns."""
+    router = Router(chat.package, chat.suppressed)
+    agent = chat.next_agent or chat.package.orchestrator.initial_agent
+    while True:
+        if len(chat.turns) >= chat.package.orchestrator.limits.max_turns:
+            return Outcome(OutcomeKind.MAX_TURNS, f"the limit of {len(chat.turns)} turns is reached")
+        if stopping():
+            return Outcome(OutcomeKind.HANDED_BACK, "this worker is stopping")
+        speaker = skip_to_speaker(router, agent, chat)
+        if isinstance(speaker, Outcome):
+            return speaker
+        end, agent = await take_turn(chat, router, speaker, commit)
+        if end is not None:
+            return end
+
+
+def skip_to_speaker(router: Router, agent: str, chat: Conversation) -> str | Outcome:
+    """Follows pre-scope rules, which hand over before an agent says anything."""
+    seen = {agent}
+    while (rule := router.before(agent, chat.context)) is not None:
+        end = ending(rule, chat.package, agent)
+        if end is not None:
+            return end
+        agent = rule.target
+        if agent in seen:
+            return Outcome(OutcomeKind.LOOP_DETECTED, f"pre-scope rules hand over in a circle at {agent}")
+        seen.add(agent)
+    return agent
+
+
+async def take_turn(chat: Conversation, router: Router, agent: str, commit: Commit) -> tuple[Outcome | None, str]:
+    """One turn of `agent`; returns how the chat ends, if it does, and who is next."""
+    before, started = dict(chat.context), time.perf_counter()
+    number = len(chat.turns) + 1
+    meter = TurnMeter(chat.meter, agent)
+    try:
+        text, events = await ask(chat, meter)
+    except ChatError as error:
+        return error.outcome(agent=agent, turn=number), agent
+    derive(chat.package.variables.values(), chat.context, agent=agent, text=text)
+    rule = router.after(agent, chat.context)
+    end = ending(rule, chat.package, agent)
+    next_agent = None if end is not None or rule is None else rule.target
+    turn = Turn(
+        agent=agent,
+        text=text,
+        events=events,
+        context_changes=changes(before, chat.context),
+        handoff=rule.target if rule is not None else None,
+        tokens=meter.tokens,
+        duration_s=round(time.perf_counter() - started, 6),
+    )
+    await commit(number, turn, Checkpoint(number, next_agent, chat.context.data))
+    chat.turns.append(turn)
+    return end, next_agent or agent
+
+
+async def ask(chat: Conversation, meter: TurnMeter) -> tuple[str, Sequence[Mapping[str, Any]]]:
+    """AG2 for everything inside the turn, on a fresh stream that holds what this agent has seen."""
+    agent = meter.agent
+    history, question = seen_by(agent, chat.opening, chat.turns)
+    stream = MemoryStream()
+    await stream.history.replace(history)
+    spec = chat.package.agents[agent]
+    rendered = render_exposed(chat.package.exposed.get(agent, ()), chat.context)
+    reply = await chat.built.agents[agent].ask(
+        question,
+        stream=stream,
+        # An agent without a prompt gets a blank one: an empty tuple would mean "use your own".
+        prompt=tuple(part for part in (spec.system_message, rendered) if part) or (" ",),
+        dependencies={CONTEXT: chat.context, **meter.dependencies()},
+    )
+    if not (reply.body or "").strip():
+        raise ModelError("the model sent an empty answer", transient=True)
+    events = list(await stream.history.get_events())
+    return str(reply.body), recorded(events[len(history) :])

@@ -1,0 +1,34 @@
+"""Errors of a chat: each knows which outcome it means and whether another attempt can help."""
+
+from workflows.outcome import Outcome, OutcomeError, OutcomeKind
+
+
+class ChatError(Exception):
+    kind = OutcomeKind.PACKAGE_ERROR
+
+    def outcome(self, *, agent: str | None = None, turn: int | None = None) -> Outcome:
+        error = OutcomeError(type(self).__name__, str(self), agent=agent, turn=turn)
+        return Outcome(self.kind, str(self), error)
+
+
+class PackageDefect(ChatError):  # noqa: N818 -- names the thing at fault, reads better in a run's record
+    """The package asks for something that cannot be built."""
+
+
+class LimitReached(ChatError):  # noqa: N818 -- not a fault of the code but a guard doing its work
+    kind = OutcomeKind.LOOP_DETECTED
+
+
+class ModelError(ChatError):
+    """A call of a model failed. Transient ones (429, 5xx, network) are worth another attempt."""
+
+    kind = OutcomeKind.MODEL_ERROR
+
+    def __init__(self, message: str, *, transient: bool, retry_after_s: float | None = None) -> None:
+        super().__init__(message)
+        self.transient = transient
+        self.retry_after_s = retry_after_s
+
+    def outcome(self, *, agent: str | None = None, turn: int | None = None) -> Outcome:
+        error = OutcomeError(type(self).__name__, str(self), agent=agent, turn=turn)
+        return Outcome(self.kind, str(self), error, transient=self.transient, retry_after_s=self.retry_after_s)

@@ -1,0 +1,84 @@
+"""Package tools: AG2's Tool interface over a package's functions, with errors the model can act on.
+
+AG2 would publish `context_variables` to the model, hand it tracebacks with file paths, and run every
+synchronous function in a thread pool it shares with its own plumbing. So the tool is ours.
+"""
+
+import asyncio
+import json
+import logging
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AsyncExitStack, ExitStack
+from typing import Any, cast
+
+from ag2.annotations import Context
+from ag2.context import ConversationContext
+from ag2.events import Condition, ToolCallEvent, ToolResultEvent
+from ag2.middleware import BaseMiddleware
+from ag2.tools.final import FunctionToolSchema
+from ag2.tools.schemas import ToolSchema
+from ag2.tools.tool import Tool as AG2Tool
+from typing_extensions import override
+
+from workflows.chat.tool_functions import MAX_RESULT, ToolFunction, ToolRefused
+from workflows.context.context_variables import ContextVariables
+
+log = logging.getLogger(__name__)
+
+CONTEXT = "unattended.context_variables"
+
+
+class PackageTool(AG2Tool):
+    def __init__(self, tool: ToolFunction, threads: ThreadPoolExecutor) -> None:
+        self.name = tool.name
+        self._tool = tool
+        self._threads = threads
+        definition = {"name": tool.name, "description": tool.description, "parameters": tool.json_schema()}
+        self._schema = FunctionToolSchema.from_dict({"function": definition})
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "PackageTool":
+        return self  # AG2 copies tools per agent; ours hold no state of a run, and a thread pool cannot be copied
+
+    @override
+    async def schemas(self, context: ConversationContext) -> Iterable[ToolSchema]:
+        return [self._schema]
+
+    @override
+    def register(
+        self,
+        stack: ExitStack | AsyncExitStack,
+        context: ConversationContext,
+        *,
+        middleware: Iterable[BaseMiddleware] = (),
+    ) -> None:
+        async def execute(event: ToolCallEvent, context: Context) -> None:
+            await context.send(ToolResultEvent.from_call(event, result=await self._result(event, context)))
+
+        called = cast("Condition", ToolCallEvent.name == self.name)  # AG2's event fields compare to conditions
+        stack.enter_context(context.stream.where(called).sub_scope(execute))
+
+    async def _result(self, event: ToolCallEvent, context: ConversationContext) -> str:
+        """Text for the model, whatever the tool does: an error is one sentence, the traceback goes to the log."""
+        variables: ContextVariables = context.dependencies[CONTEXT]
+        try:
+            result = await self._tool.call(event.serialized_arguments, variables, self._threads)
+        except ToolRefused as refused:
+            return str(refused)
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise
+            return self._failed(RuntimeError("the tool cancelled itself"))
+        except (Exception, SystemExit) as error:  # noqa: BLE001 -- a package's tool may raise anything, and the run goes on
+            return self._failed(error)
+        return _as_text(result)
+
+    def _failed(self, error: BaseException) -> str:
+        log.warning("tool_failed", extra={"tool": self.name, "error": type(error).__name__}, exc_info=error)
+        return f"The tool {self.name} failed: {type(error).__name__}: {error}"[:500]
+
+
+def _as_text(result: Any) -> str:
+    text = result if isinstance(result, str) else json.dumps(result, default=str, ensure_ascii=False)
+    return text if len(text) <= MAX_RESULT else f"{text[:MAX_RESULT]}… (cut, {len(text)} characters)"

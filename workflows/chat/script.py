@@ -1,0 +1,153 @@
+"""The `script` provider: answers from a file, one entry per model call of an agent, with no key and no network.
+
+Which entry comes next is derived, not remembered: answers the agent already gave are in its history, and
+failed calls are counted by the meter. So a run resumed by another worker goes on where it was.
+"""
+
+import asyncio
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ag2.config import LLMClient, ModelConfig, ModelProvider
+from ag2.context import ConversationContext
+from ag2.events import BaseEvent, ModelMessage, ModelResponse, ToolCallEvent, ToolCallsEvent, Usage
+from ag2.files.protocol import FilesClient
+
+from workflows.chat.errors import ModelError, PackageDefect
+from workflows.chat.meter import meter_of
+from workflows.package.files import read_data_file
+from workflows.package.findings import PackageError
+
+Entry = Mapping[str, Any]
+_ENTRY_FIELDS = {"text", "tool_calls", "usage", "delay_s", "error"}
+TRANSIENT_STATUS = frozenset({408, 409, 429, 500, 502, 503, 504})
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    source: str
+    answers: Mapping[str, Sequence[Entry]]
+    default: Entry | None
+
+    def entry(self, agent: str, index: int) -> Entry:
+        entries = self.answers.get(agent, ())
+        if index < len(entries):
+            return entries[index]
+        if self.default is None:
+            message = f"{self.source} has {len(entries)} answers for {agent} and no default; it was asked once more"
+            raise ModelError(message, transient=False)
+        return self.default
+
+
+def read_script(path: Path) -> Script:
+    try:
+        raw = read_data_file(path)
+    except PackageError as error:
+        raise PackageDefect(str(error.finding)) from None
+    except OSError as error:
+        raise PackageDefect(f"the answers file {path} cannot be read: {error.strerror}") from None
+    answers = raw.get("answers", {}) if isinstance(raw, Mapping) else None
+    if not isinstance(answers, Mapping) or not all(isinstance(each, list) for each in answers.values()):
+        raise PackageDefect(f"{path}: write answers: as a mapping from agent to a list of entries")
+    default = raw.get("default")
+    for place, entry in [*_placed(answers), *([("default", default)] if default is not None else [])]:
+        _check_entry(entry, f"{path}: {place}")
+    return Script(str(path.name), answers, default)
+
+
+def _placed(answers: Mapping[str, Sequence[Any]]) -> Iterable[tuple[str, Any]]:
+    return ((f"answers.{agent}[{index}]", entry) for agent, each in answers.items() for index, entry in enumerate(each))
+
+
+def _check_entry(entry: Any, place: str) -> None:
+    if not isinstance(entry, Mapping):
+        raise PackageDefect(f"{place} must be a mapping with text, tool_calls or error")
+    unknown = set(entry) - _ENTRY_FIELDS
+    if unknown or not set(entry) & {"text", "tool_calls", "error"}:
+        what = f"does not know {', '.join(sorted(map(str, unknown)))}" if unknown else "says nothing"
+        raise PackageDefect(f"{place} {what}; fields are {', '.join(sorted(_ENTRY_FIELDS))}")
+
+
+class ScriptClient(LLMClient):
+    def __init__(self, script: Script) -> None:
+        self._script = script
+
+    async def __call__(
+        self, messages: Sequence[BaseEvent], context: ConversationContext, **_request: Any
+    ) -> ModelResponse:
+        meter = meter_of(context)
+        given = sum(isinstance(event, ModelResponse) for event in messages)
+        entry = self._script.entry(meter.agent, given + meter.failed_calls)
+        await asyncio.sleep(float(entry.get("delay_s", 0)))
+        _raise_error(entry.get("error"))
+        message = None
+        if entry.get("text") is not None:
+            message = ModelMessage(str(entry["text"]))
+            await context.send(message)
+        return ModelResponse(
+            message=message,
+            tool_calls=ToolCallsEvent(_tool_calls(entry, given)),
+            usage=_usage(entry.get("usage")),
+            model="script",
+            provider="script",
+            finish_reason="stop",
+        )
+
+
+def _raise_error(error: Any) -> None:
+    if error is None:
+        return
+    detail = error if isinstance(error, Mapping) else {"status": error}
+    status = int(detail.get("status", 500))
+    raise ModelError(
+        f"the script answers with status {status}",
+        transient=status in TRANSIENT_STATUS,
+        retry_after_s=detail.get("retry_after_s"),
+    )
+
+
+def _tool_calls(entry: Entry, given: int) -> list[ToolCallEvent]:
+    return [
+        ToolCallEvent(
+            id=f"call_{given}_{index}", name=str(call["name"]), arguments=json.dumps(call.get("arguments", {}))
+        )
+        for index, call in enumerate(entry.get("tool_calls", ()))
+    ]
+
+
+def _usage(raw: Mapping[str, int] | None) -> Usage:
+    """The file's names are normalised ones: input includes cached, output includes reasoning."""
+    if not raw:
+        return Usage()
+    return Usage(
+        prompt_tokens=raw.get("input", 0),
+        completion_tokens=raw.get("output", 0),
+        cache_read_input_tokens=raw.get("cached_input"),
+        cache_creation_input_tokens=raw.get("cache_write"),
+        thinking_tokens=raw.get("reasoning"),
+    )
+
+
+class ScriptConfig(ModelConfig):
+    def __init__(self, script: Script) -> None:
+        self._client = ScriptClient(script)
+
+    @property
+    def provider(self) -> ModelProvider:
+        return ModelProvider.OPENAI  # AG2's list is closed; ours is `script`, which the meter records
+
+    @property
+    def model(self) -> str:
+        return "script"
+
+    def copy(self) -> "ScriptConfig":
+        return self
+
+    def create(self) -> ScriptClient:
+        return self._client
+
+    def create_files_client(self) -> FilesClient[Any]:
+        raise PackageDefect("the script provider keeps no files")

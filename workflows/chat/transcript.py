@@ -1,0 +1,114 @@
+"""The transcript: turns as plain JSON, and how they look to the agent whose turn is next.
+
+An agent sees what the others said as messages with their names, and its own turns as its own, tool calls
+included. Nothing in a turn is an AG2 object, so that any worker of any later version can go on from it.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ag2.events import (
+    BaseEvent,
+    ModelMessage,
+    ModelRequest,
+    ModelResponse,
+    TextInput,
+    ToolCallEvent,
+    ToolCallsEvent,
+    ToolResult,
+    ToolResultEvent,
+    ToolResultsEvent,
+)
+
+OPENING = "user"
+GO_ON = "Go on."
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One agent's turn. `events` holds its model answers and tool results in order."""
+
+    agent: str
+    text: str
+    events: Sequence[Mapping[str, Any]] = ()
+    context_changes: Mapping[str, Any] = field(default_factory=dict)
+    handoff: str | None = None
+    tokens: Mapping[str, int] = field(default_factory=dict)
+    duration_s: float = 0.0
+
+    def as_document(self) -> dict[str, Any]:
+        return {
+            "agent": self.agent,
+            "text": self.text,
+            "events": [dict(event) for event in self.events],
+            "tool_calls": [call for event in self.events for call in event.get("tool_calls", ())],
+            "context_changes": dict(self.context_changes),
+            "handoff": self.handoff,
+            "tokens": dict(self.tokens),
+            "duration_s": self.duration_s,
+        }
+
+    @staticmethod
+    def from_document(document: Mapping[str, Any]) -> "Turn":
+        return Turn(
+            agent=document["agent"],
+            text=document["text"],
+            events=document["events"],
+            context_changes=document["context_changes"],
+            handoff=document["handoff"],
+            tokens=document["tokens"],
+            duration_s=document["duration_s"],
+        )
+
+
+def recorded(events: Iterable[BaseEvent]) -> list[dict[str, Any]]:
+    """What a turn added to its stream, as JSON."""
+    lines: list[dict[str, Any]] = []
+    for event in events:
+        if isinstance(event, ModelResponse):
+            calls = [{"id": call.id, "name": call.name, "arguments": call.arguments} for call in event.tool_calls.calls]
+            lines.append({"text": event.content, "tool_calls": calls})
+        elif isinstance(event, ToolResultsEvent):
+            results = [
+                {"id": each.parent_id, "name": each.name or "", "text": _result_text(each)} for each in event.results
+            ]
+            lines.append({"tool_results": results})
+    return lines
+
+
+def _result_text(event: ToolResultEvent) -> str:
+    return "\n".join(part.content if isinstance(part, TextInput) else str(part) for part in event.result.parts)
+
+
+def seen_by(agent: str, opening: str, turns: Sequence[Turn]) -> tuple[list[BaseEvent], str]:
+    """The history before this turn and the message that asks for it."""
+    events: list[BaseEvent] = [ModelRequest([TextInput(opening)])]
+    for turn in turns:
+        if turn.agent == agent:
+            events.extend(_own(turn))
+        else:
+            events.append(ModelRequest([TextInput(f"[{turn.agent}]: {turn.text}")]))
+    last = events[-1]
+    if isinstance(last, ModelRequest):  # what was said last is the question of this turn
+        part = last.parts[0]
+        return events[:-1], part.content if isinstance(part, TextInput) else GO_ON
+    return events, GO_ON
+
+
+def _own(turn: Turn) -> Iterable[BaseEvent]:
+    for line in turn.events:
+        if "tool_results" in line:
+            yield ToolResultsEvent(
+                [
+                    ToolResultEvent(parent_id=each["id"], name=each["name"], result=ToolResult(each["text"]))
+                    for each in line["tool_results"]
+                ]
+            )
+        else:
+            calls = [
+                ToolCallEvent(id=call["id"], name=call["name"], arguments=call["arguments"])
+                for call in line["tool_calls"]
+            ]
+            message = None if line["text"] is None else ModelMessage(line["text"])
+            yield ModelResponse(message=message, tool_calls=ToolCallsEvent(calls))

@@ -1,0 +1,35 @@
+"""Derived variables: flip state when an agent says something, before the routing of the same turn."""
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from workflows.context.context_variables import ContextVariables
+from workflows.package.models import AgentText, Variable
+
+MAX_MATCHED_LENGTH = 20_000  # a pattern sees at most this much of a reply
+
+
+def derive(variables: Iterable[Variable], context: ContextVariables, *, agent: str, text: str) -> dict[str, Any]:
+    """Applies what matches; returns what changed. Applying it again changes nothing more."""
+    changed: dict[str, Any] = {}
+    for variable in variables:
+        for trigger in variable.triggers:
+            if trigger.agent == agent and matches(trigger, text) and context.get(variable.name) != trigger.value:
+                context.set(variable.name, trigger.value)
+                changed[variable.name] = trigger.value
+    return changed
+
+
+def matches(trigger: AgentText, text: str) -> bool:
+    if trigger.equals is not None:
+        return text.strip().lower() == trigger.equals.strip().lower()
+    if trigger.contains is not None:
+        return trigger.contains.lower() in text.lower()
+    return re.search(trigger.regex or "", text[:MAX_MATCHED_LENGTH], re.IGNORECASE) is not None
+
+
+def changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
+    """What a turn did to the context: new values by name, None for removed ones."""
+    written = {name: value for name, value in after.items() if name not in before or before[name] != value}
+    return written | {name: None for name in before if name not in after}

@@ -1,0 +1,12 @@
+"""Notes which kind of message goes to the customer. Send it from here in a package of your own."""
+
+from typing import Annotated, Any, Literal
+
+
+async def note_follow_up(
+    kind: Annotated[Literal["thank_you", "apology", "question"], "what the message is"],
+    context_variables: Any = None,
+) -> str:
+    if context_variables is not None:
+        context_variables.set("follow_up_kind", kind)
+    return f"noted: {kind}"

@@ -1,0 +1,122 @@
+"""The models file: alias to provider, model, key and prices. Read without loading any provider's library."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import date
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
+
+from accounting.prices import Price, PriceTable
+from workflows.package.files import read_data_file
+from workflows.package.findings import PackageError
+from workflows.package.trigger_specs import Duration
+
+
+class ModelsFileError(ValueError):
+    """The models file cannot be used; the text names file and field."""
+
+
+class _Entry(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=())
+
+
+class ScriptModel(_Entry):
+    provider: Literal["script"]
+    file: Path
+
+
+class OpenAIModel(_Entry):
+    """Chat completions of OpenAI, or of any server that speaks the same at `base_url`."""
+
+    provider: Literal["openai"]
+    model: str = Field(min_length=1)
+    base_url: str | None = None
+    api_key: str | None = None
+    stream: bool = False
+    temperature: float | None = None
+    timeout: Duration | None = None
+
+    @model_validator(mode="after")
+    def _key_by_reference(self) -> "OpenAIModel":
+        if self.api_key is not None and not self.api_key.startswith(("env:", "file:")):
+            raise ValueError("api_key: write env:NAME or file:PATH, never the key itself")
+        return self
+
+
+ModelSpec = ScriptModel | OpenAIModel
+_SPECS: Mapping[str, TypeAdapter[Any]] = {
+    "script": TypeAdapter(ScriptModel),
+    "openai": TypeAdapter(OpenAIModel),
+}
+
+
+class _PriceEntry(_Entry):
+    provider: str = "*"
+    model: str = "*"
+    input: Decimal = Field(ge=0)
+    output: Decimal = Field(ge=0)
+    cached_input: Decimal | None = Field(default=None, ge=0)
+    cache_write: Decimal | None = Field(default=None, ge=0)
+    reasoning: Decimal | None = Field(default=None, ge=0)
+    since: date | None = Field(default=None, alias="from")
+
+
+@dataclass(frozen=True, slots=True)
+class ModelsFile:
+    path: Path
+    models: Mapping[str, ModelSpec]
+    prices: PriceTable
+
+
+def models_path(configured: Path | None, *, library: Path) -> Path:
+    """What is configured; else ./models.yaml; else the canned answers of the packages we ship."""
+    if configured is not None:
+        return configured
+    own = Path("models.yaml")
+    return own if own.is_file() else library / "models.yaml"
+
+
+def read_models_file(path: Path) -> ModelsFile:
+    try:
+        raw = read_data_file(path)
+    except PackageError as error:
+        raise ModelsFileError(f"{path}: {error.finding.message}") from None
+    except OSError as error:
+        raise ModelsFileError(f"the models file {path} cannot be read: {error.strerror}") from None
+    if not isinstance(raw, Mapping) or not isinstance(raw.get("models"), Mapping):
+        raise ModelsFileError(f"{path}: write models: as a mapping from alias to provider and model")
+    models = {
+        str(alias): _model(entry, f"{path}: models.{alias}", path.parent) for alias, entry in raw["models"].items()
+    }
+    prices = [_price(entry, f"{path}: prices[{index}]") for index, entry in enumerate(raw.get("prices") or [])]
+    return ModelsFile(path, models, PriceTable.with_overrides(prices))
+
+
+def _model(entry: Any, place: str, folder: Path) -> ModelSpec:
+    provider = entry.get("provider") if isinstance(entry, Mapping) else None
+    adapter = _SPECS.get(str(provider))
+    if adapter is None:
+        raise ModelsFileError(f"{place}.provider: {provider!r} is not one of {', '.join(sorted(_SPECS))}")
+    try:
+        spec: ModelSpec = adapter.validate_python(entry)
+    except ValidationError as error:
+        raise ModelsFileError(_first_problem(error, place)) from None
+    if isinstance(spec, ScriptModel):  # relative to the models file, wherever the process stands
+        spec = spec.model_copy(update={"file": folder / spec.file})
+    return spec
+
+
+def _price(entry: Any, place: str) -> Price:
+    try:
+        price = _PriceEntry.model_validate(entry)
+    except ValidationError as error:
+        raise ModelsFileError(_first_problem(error, place)) from None
+    return Price(**price.model_dump())
+
+
+def _first_problem(error: ValidationError, place: str) -> str:
+    first = error.errors(include_url=False)[0]
+    return f"{'.'.join([place, *map(str, first['loc'])])}: {first['msg'].removeprefix('Value error, ')}"

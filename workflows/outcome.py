@@ -1,0 +1,48 @@
+"""Outcomes: the closed set of ways in which a conversation ends."""
+
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from typing import Any
+
+
+class OutcomeKind(StrEnum):
+    COMPLETED = "completed"
+    MAX_TURNS = "max_turns"
+    NO_TRANSITION = "no_transition"
+    WORKFLOW_FAILED = "workflow_failed"
+    TOOL_ERROR = "tool_error"
+    PACKAGE_ERROR = "package_error"
+    LOOP_DETECTED = "loop_detected"
+    TIMEOUT = "timeout"
+    BUDGET_EXHAUSTED = "budget_exhausted"
+    MODEL_ERROR = "model_error"
+    WORKER_LOST = "worker_lost"
+    NEEDS_HUMAN = "needs_human"
+    CANCELLED = "cancelled"
+    HANDED_BACK = "handed_back"  # not an end: this worker shuts down, another one goes on
+
+
+@dataclass(frozen=True, slots=True)
+class OutcomeError:
+    type: str
+    message: str
+    agent: str | None = None
+    turn: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """`transient` and `retry_after_s` matter for model errors only."""
+
+    kind: OutcomeKind
+    reason: str
+    error: OutcomeError | None = None
+    transient: bool = False
+    retry_after_s: float | None = None
+
+    def as_document(self) -> dict[str, Any]:
+        return {
+            "kind": self.kind.value,
+            "reason": self.reason,
+            "error": None if self.error is None else asdict(self.error),
+        }

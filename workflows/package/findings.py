@@ -1,0 +1,47 @@
+"""Findings: what a package's author should know, from a note to the reason why it is refused."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+Level = Literal["info", "warning", "error"]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """`path` is where in the file, as agents[2].name; `message` says what is wrong and what to do."""
+
+    level: Level
+    code: str
+    file: str
+    path: str
+    message: str
+
+    def __str__(self) -> str:
+        place = f"{self.file}: {self.path}" if self.path else self.file
+        return f"{self.level}: {place}: {self.message} [{self.code}]"
+
+
+class PackageError(Exception):
+    """A package that cannot be used at all; the text names file and place."""
+
+    def __init__(self, finding: Finding) -> None:
+        super().__init__(str(finding))
+        self.finding = finding
+
+
+class Findings:
+    """Collects while one file is read; errors are collected too, so that an author sees all of them at once."""
+
+    def __init__(self) -> None:
+        self._all: list[Finding] = []
+
+    def add(self, level: Level, code: str, file: str, path: str, message: str) -> None:
+        self._all.append(Finding(level, code, file, path, message))
+
+    def ignored(self, file: str, path: str, why: str) -> None:
+        """A field that is accepted but not executed: always said, never dropped in silence."""
+        self.add("warning", "not_executed", file, path, why)
+
+    @property
+    def all(self) -> tuple[Finding, ...]:
+        return tuple(self._all)

@@ -1,0 +1,104 @@
+"""A section: one raw mapping of a package file, read field by field, with findings that name the place."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from workflows.package.findings import Findings
+
+_TRUE = {"true", "yes", "1", "on"}
+_FALSE = {"false", "no", "0", "off"}
+
+
+class Section:
+    """Remembers which fields were read, so that `rest()` can report the ones nobody understood."""
+
+    def __init__(self, body: Any, *, file: str, path: str, findings: Findings) -> None:
+        self.file = file
+        self.path = path
+        self.findings = findings
+        self.body: Mapping[str, Any] = body if isinstance(body, Mapping) else {}
+        self._read: set[str] = set()
+        if not isinstance(body, Mapping):
+            self.error("wrong_type", "", f"is {_type_name(body)}, where a mapping is needed")
+
+    def error(self, code: str, field: str, message: str) -> None:
+        self.findings.add("error", code, self.file, self.at(field), message)
+
+    def warning(self, code: str, field: str, message: str) -> None:
+        self.findings.add("warning", code, self.file, self.at(field), message)
+
+    def ignored(self, field: str, why: str) -> None:
+        self.findings.ignored(self.file, self.at(field), why)
+
+    def at(self, field: str) -> str:
+        return ".".join(part for part in (self.path, field) if part)
+
+    def get(self, *names: str) -> Any:
+        """The first of these names (aliases) that is present and not null."""
+        self._read.update(names)
+        return next((self.body[name] for name in names if self.body.get(name) is not None), None)
+
+    def text(self, *names: str) -> str | None:
+        value: str | None = self._typed(names, str, "text")
+        return value
+
+    def required_text(self, *names: str) -> str:
+        value = self.text(*names)
+        if value is None or not value.strip():
+            self.error("missing_field", names[0], f"is needed; write {names[0]}: …")
+            return ""
+        return value.strip()
+
+    def integer(self, *names: str, default: int, least: int = 1) -> int:
+        value = self._typed(names, int, "a whole number")
+        if value is None:
+            return default
+        if isinstance(value, bool) or value < least:
+            self.error("wrong_value", names[0], f"must be a whole number of at least {least}")
+            return default
+        return int(value)
+
+    def number(self, *names: str, default: float) -> float:
+        value = self.get(*names)
+        if value is None:
+            return default
+        if isinstance(value, bool) or not isinstance(value, int | float) or value <= 0:
+            self.error("wrong_value", names[0], "must be a number above 0")
+            return default
+        return float(value)
+
+    def flag(self, *names: str, default: bool = False) -> bool:
+        value = self.get(*names)
+        if value is None or isinstance(value, bool):
+            return default if value is None else value
+        word = str(value).strip().lower()
+        if word in _TRUE | _FALSE:
+            return word in _TRUE
+        self.error("wrong_value", names[0], "must be true or false")
+        return default
+
+    def mapping(self, *names: str) -> Mapping[str, Any]:
+        return self._typed(names, Mapping, "a mapping") or {}
+
+    def sequence(self, *names: str) -> list[Any]:
+        return self._typed(names, list, "a list") or []
+
+    def rest(self, *, understood_elsewhere: Iterable[str] = ()) -> list[str]:
+        return [str(name) for name in self.body if name not in self._read and name not in set(understood_elsewhere)]
+
+    def report_rest(self, why: str = "this worker does not execute this field") -> None:
+        for name in self.rest():
+            if self.body[name] not in (None, [], {}, "", False):
+                self.ignored(name, why)
+
+    def _typed(self, names: tuple[str, ...], kind: type[Any], wanted: str) -> Any:
+        value = self.get(*names)
+        if value is None or isinstance(value, kind):
+            return value
+        self.error("wrong_type", names[0], f"is {_type_name(value)}, where {wanted} is needed")
+        return None
+
+
+def _type_name(value: Any) -> str:
+    names = {"dict": "a mapping", "list": "a list", "str": "text", "int": "a number", "float": "a number"}
+    return names.get(type(value).__name__, "a value of type " + type(value).__name__)
