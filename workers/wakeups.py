@@ -10,7 +10,6 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 from celery import Celery
-from kombu.exceptions import OperationalError
 
 from workers.celery import TASK
 
@@ -45,12 +44,16 @@ class Wakeups:
         except asyncio.QueueFull:
             log.warning("wakeup_left_to_reconciler", extra={"run_id": run_id, "reason": "queue full"})
 
+    async def drained(self) -> None:
+        """Until everything that was sent so far has been published, or left to the reconciler."""
+        await self._waiting.join()
+
     async def stop(self, *, grace_s: float = 5) -> None:
         if self._task is None:
             return
         try:
             async with asyncio.timeout(grace_s):
-                await self._waiting.join()
+                await self.drained()
         except TimeoutError:
             log.warning("wakeups_left_to_reconciler", extra={"count": self._waiting.qsize()})
         self._task.cancel()
@@ -63,7 +66,7 @@ class Wakeups:
             run_id = await self._waiting.get()
             try:
                 await loop.run_in_executor(self._thread, self._publish, run_id)
-            except (OperationalError, OSError) as error:
+            except Exception as error:  # noqa: BLE001 -- the outermost step of this task: a Redis that is full, say, must not end it
                 log.warning("wakeup_failed", extra={"run_id": run_id, "error": f"{type(error).__name__}: {error}"})
             finally:
                 self._waiting.task_done()

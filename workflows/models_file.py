@@ -91,7 +91,10 @@ def read_models_file(path: Path) -> ModelsFile:
     models = {
         str(alias): _model(entry, f"{path}: models.{alias}", path.parent) for alias, entry in raw["models"].items()
     }
-    prices = [_price(entry, f"{path}: prices[{index}]") for index, entry in enumerate(raw.get("prices") or [])]
+    entries = raw.get("prices") or []
+    if not isinstance(entries, list):
+        raise ModelsFileError(f"{path}: write prices: as a list, the first match wins")
+    prices = [_price(entry, f"{path}: prices[{index}]") for index, entry in enumerate(entries)]
     return ModelsFile(path, models, PriceTable.with_overrides(prices))
 
 

@@ -62,9 +62,9 @@ def watcher(**flags: Any) -> None:
 @click.option("--listen", type=AddressType(), help="Address to answer on.")
 def gateway(**flags: Any) -> None:
     """Answers webhooks, forms and the API over HTTP."""
-    from triggers.gateway.serve import serve
+    from triggers.gateway.serve import run
 
-    asyncio.run(serve(_settings("gateway", **flags)))
+    run(_settings("gateway", **flags))
 
 
 @click.command()

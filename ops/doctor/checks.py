@@ -22,4 +22,4 @@ def would_break(checks: Sequence[Check]) -> bool:
 def one_line(error: BaseException) -> str:
     """The text of somebody else's exception, fit for a table."""
     text = " ".join(str(error).split()) or type(error).__name__
-    return text if len(text) <= 200 else f"{text[:200]}…"
+    return text if len(text) <= 300 else f"{text[:300]}…"

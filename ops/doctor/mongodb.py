@@ -1,16 +1,17 @@
 """MongoDB as the run store and the change streams need it."""
 
+import re
 import time
 import uuid
 from collections.abc import Mapping
 from typing import Any
 
 from pymongo import AsyncMongoClient
-from pymongo.errors import OperationFailure, PyMongoError
+from pymongo.errors import ConfigurationError, OperationFailure, PyMongoError
 from pymongo.write_concern import WriteConcern
 
 from ops.doctor.checks import Check, one_line
-from ops.doctor.urls import redacted
+from ops.doctor.urls import redacted, unreadable
 
 _TIMEOUT_MS = 2_000
 _LOWEST_OPLOG_HOURS = 24
@@ -32,8 +33,15 @@ async def check_mongodb(url: str, *, database: str, embedded: bool) -> list[Chec
         )
         async with client:
             return await _examine(client, url, database, embedded)
-    except (PyMongoError, ValueError, OSError) as error:
-        return [Check("mongodb", "problem", f"{redacted(url)}: {one_line(error)}", _UNREACHABLE)]
+    except (ConfigurationError, ValueError) as error:  # InvalidURI is a ConfigurationError
+        return [Check("mongodb", "problem", unreadable(url, error), "correct UNATTENDED_MONGODB_URL")]
+    except (PyMongoError, OSError) as error:
+        return [Check("mongodb", "problem", f"{redacted(url)}: {_reason(error)}", _UNREACHABLE)]
+
+
+def _reason(error: Exception) -> str:
+    """Without the driver's account of its timeouts and topology."""
+    return re.split(r", Timeout: | \(configured timeouts: |, full error: ", one_line(error))[0]
 
 
 async def _examine(client: Client, url: str, database: str, embedded: bool) -> list[Check]:
@@ -72,7 +80,7 @@ async def _majority_write(client: Client, database: str) -> Check:
         await probes.delete_one({"_id": probe})
     except (PyMongoError, ValueError) as error:
         advice = f"the user of UNATTENDED_MONGODB_URL needs readWrite on {database}, and a majority must be up"
-        return Check(name, "problem", one_line(error), advice)
+        return Check(name, "problem", _reason(error), advice)
     return Check(name, "ok", f"into {database} in {took_ms:.1f} ms, journaled")
 
 
@@ -85,9 +93,14 @@ async def _oplog_window(client: Client, embedded: bool) -> Check:
     except (OperationFailure, ValueError):
         return Check(name, "warning", "cannot be seen", "grant read on the database local to see it")
     hours = (last["ts"].time - first["ts"].time) / 3600
+    return judge_oplog(hours, stats["size"] / stats["maxSize"], embedded=embedded)
+
+
+def judge_oplog(hours: float, fullness: float, *, embedded: bool) -> Check:
+    name = "mongodb oplog window"
     # A young oplog is short because little has happened: only a full one drops history.
-    if embedded or hours >= _LOWEST_OPLOG_HOURS or stats["size"] < 0.9 * stats["maxSize"]:
-        return Check(name, "ok", f"{hours:.1f} h so far, {stats['size'] / stats['maxSize']:.0%} full")
+    if embedded or hours >= _LOWEST_OPLOG_HOURS or fullness < 0.9:
+        return Check(name, "ok", f"{hours:.1f} h so far, {fullness:.0%} full")
     return Check(
         name,
         "warning",

@@ -8,7 +8,7 @@ from redis.backoff import NoBackoff
 from redis.exceptions import RedisError, ResponseError
 
 from ops.doctor.checks import Check, one_line
-from ops.doctor.urls import redacted
+from ops.doctor.urls import redacted, unreadable
 
 _TIMEOUT_S = 2.0
 _UNREACHABLE = "start Redis there, or correct UNATTENDED_REDIS_URL (unset: the embedded Redis)"
@@ -22,7 +22,7 @@ async def check_redis(url: str) -> list[Check]:
             url, socket_timeout=_TIMEOUT_S, socket_connect_timeout=_TIMEOUT_S, retry=Retry(NoBackoff(), 0)
         )
     except ValueError as error:
-        return [Check("redis", "problem", f"{redacted(url)}: {one_line(error)}", "correct UNATTENDED_REDIS_URL")]
+        return [Check("redis", "problem", unreadable(url, error), "correct UNATTENDED_REDIS_URL")]
     try:
         async with client:
             info = await client.info()

@@ -2,6 +2,8 @@
 
 import re
 
+from ops.doctor.checks import one_line
+
 _SECRET_OPTION = re.compile(r"(?i)([?&;](?:[^=&;]*(?:password|secret|token)|authMechanismProperties)=)[^&;]*")
 
 
@@ -17,3 +19,10 @@ def redacted(url: str) -> str:
         login = f"{user}:***" if colon else "***"
     shown_place = _SECRET_OPTION.sub(r"\1***", place)
     return f"{scheme}://{login}{at}{shown_place}"
+
+
+def unreadable(url: str, error: Exception) -> str:
+    """Why a URL cannot be read; a parser's own words may quote a piece of the password."""
+    if "@" in url:
+        return f"{redacted(url)} cannot be read: in a password, characters such as @ : / are written %40 %3A %2F"
+    return f"{redacted(url)}: {one_line(error)}"

@@ -29,7 +29,10 @@ class DataDir:
 
     def folder(self, name: str) -> Path:
         folder = self.path / name
-        folder.mkdir(mode=0o700, exist_ok=True)
+        try:
+            folder.mkdir(mode=0o700, exist_ok=True)
+        except OSError as error:
+            raise _not_writable(folder, error) from None
         return folder
 
     def log(self, name: str) -> Path:

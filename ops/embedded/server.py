@@ -14,7 +14,7 @@ from ops.embedded.binaries import Binary
 from ops.embedded.errors import EmbeddedError
 from ops.embedded.ports import free_port
 from ops.embedded.restarts import RestartPolicy
-from ops.embedded.tied import start_tied, stop_tied
+from ops.embedded.tied import kill_group, start_tied, stop_tied
 
 logger = logging.getLogger(__name__)
 
@@ -91,18 +91,24 @@ class Server:
         if self._process:
             await stop_tied(self._process, grace_s=_STOP_GRACE_S)
 
+    def kill(self) -> None:
+        if self._process:
+            kill_group(self._process)
+
     async def _start_once(self) -> None:
         log_start = self.spec.log.stat().st_size if self.spec.log.exists() else 0
         argv = self.spec.argv(self.port)
         self._process = await start_tied(argv, last_signal="TERM", output=self.spec.log, keep_open=(self._lock_fd,))
-        ready = False
+        ready, ended = False, ""
         try:
             ready = await self._became_ready(self._process)
+            code = self._process.returncode
+            ended = f"not ready within {_START_TIMEOUT_S:.0f} s" if code is None else f"exit code {code}"
         finally:
             if not ready:
                 await self.stop()
         if not ready:
-            raise self._why_not(said_since(self.spec.log, log_start), self._process.returncode)
+            raise self._why_not(said_since(self.spec.log, log_start), ended)
         logger.info("embedded_server_ready", extra={"server": self.spec.name, "port": self.port, "pid": self.pid})
 
     async def _became_ready(self, process: Process) -> bool:
@@ -119,12 +125,11 @@ class Server:
                 task.cancel()
             await asyncio.gather(ready, died, return_exceptions=True)
 
-    def _why_not(self, said: str, code: int | None) -> Exception:
+    def _why_not(self, said: str, ended: str) -> Exception:
         if "address already in use" in said.lower():
             return PortTakenError(said)
         return EmbeddedError(
-            f"{self.spec.name} did not start (exit code {code}: {last_words(said)}); see {self.spec.log}; "
-            f"{self.spec.advice}"
+            f"{self.spec.name} did not start ({ended}: {last_words(said)}); see {self.spec.log}; {self.spec.advice}"
         )
 
 

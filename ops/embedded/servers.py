@@ -38,9 +38,7 @@ async def embedded_servers(data_dir: Path, *, mongodb: bool = True, redis: bool 
                 lock_fd=owned.lock_fd,
             )
             servers.append(Server(spec, lock_fd=owned.lock_fd))
-        async with _running(servers, owned):
-            services = _services(servers)
-            write_services(owned.path, services)
+        async with _running(servers, owned) as services:
             yield services
 
 
@@ -49,33 +47,39 @@ async def _nothing() -> None:
 
 
 @asynccontextmanager
-async def _running(servers: list[Server], owned: DataDir) -> AsyncIterator[None]:
+async def _running(servers: list[Server], owned: DataDir) -> AsyncIterator[Services]:
     watching: list[asyncio.Task[None]] = []
     try:
-        await _start_all(servers, owned)
+        services = await _start_all(servers, owned)
         watching = [asyncio.create_task(server.keep_running()) for server in servers]
-        yield
+        yield services
     finally:
         remove_services(owned.path)
         for task in watching:
             task.cancel()
-        await asyncio.gather(*watching, return_exceptions=True)
-        for server in servers:
-            await server.stop()
+        try:
+            await asyncio.gather(*watching, return_exceptions=True)
+            for server in servers:
+                await server.stop()
+        finally:
+            for server in servers:  # cancelled while stopping: nobody waits for a grace any more
+                server.kill()
 
 
-async def _start_all(servers: list[Server], owned: DataDir) -> None:
+async def _start_all(servers: list[Server], owned: DataDir) -> Services:
     ports = owned.remembered_ports()
-    outcomes = await asyncio.gather(
-        *(server.start(ports.get(server.spec.name)) for server in servers), return_exceptions=True
-    )
-    # All have ended by now, so that the ones that did start are stopped by our caller.
-    for outcome in outcomes:
-        if isinstance(outcome, OSError):
-            raise EmbeddedError(f"the embedded servers cannot be started in {owned.path}: {outcome}") from outcome
-        if isinstance(outcome, BaseException):
-            raise outcome
-    owned.remember_ports({server.spec.name: server.port for server in servers})
+    starting = (server.start(ports.get(server.spec.name)) for server in servers)
+    try:
+        # All of them end before one's error is raised, so that our caller can stop those that did start.
+        for outcome in await asyncio.gather(*starting, return_exceptions=True):
+            if isinstance(outcome, BaseException):
+                raise outcome
+        services = _services(servers)
+        owned.remember_ports({server.spec.name: server.port for server in servers})
+        write_services(owned.path, services)
+    except OSError as error:
+        raise EmbeddedError(f"the embedded servers cannot be started in {owned.path}: {error}") from error
+    return services
 
 
 def _services(servers: list[Server]) -> Services:

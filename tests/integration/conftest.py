@@ -8,6 +8,8 @@ from pymongo import AsyncMongoClient
 from ulid import ULID
 
 from ops.embedded.servers import embedded_servers
+from tests.integration.stage import Stage
+from workers.run_store import RunStore, connect
 from workers.services import Services
 from workers.settings import Settings
 
@@ -33,3 +35,19 @@ async def settings(servers: Services, tmp_path: Path) -> AsyncIterator[Settings]
     client: AsyncMongoClient[dict[str, object]] = AsyncMongoClient(servers.mongodb_url)
     await client.drop_database(database)
     await client.close()
+
+
+@pytest.fixture
+async def store(settings: Settings) -> AsyncIterator[RunStore]:
+    database = connect(settings.mongodb_url or "", database=settings.database)
+    store = RunStore(database, republish_after_s=settings.republish_after_s)
+    await store.ensure_indexes()
+    yield store
+    await database.client.close()
+
+
+@pytest.fixture
+async def stage(settings: Settings, store: RunStore, tmp_path: Path) -> AsyncIterator[Stage]:
+    stage = Stage(settings, store, tmp_path)
+    yield stage
+    await stage.close()

@@ -100,9 +100,10 @@ class Keeper:
                 save_idle_every_s=self._look_in_s,
             )
             log.info("stream_opened", extra={"stream": self._stream, "triggers": [watch.id for watch in watches]})
-            await reading.follow(
+            caught_up = await reading.follow(
                 wanted=lambda: not self._stop.is_set() and self.watches == watches, only_one=self._one_by_one
             )
+            self._one_by_one = self._one_by_one and not caught_up
 
     async def _save(self, position: Position) -> None:
         if not await self._store.save(self._stream, position):

@@ -37,8 +37,11 @@ class Reading:
         self._newest: Event | None = None
         self._saved_at = time.monotonic()
 
-    async def follow(self, *, wanted: Callable[[], bool], only_one: bool = False) -> None:
-        """Until it is no longer wanted, or the stream ended: then the saved position goes on behind the end."""
+    async def follow(self, *, wanted: Callable[[], bool], only_one: bool = False) -> bool:
+        """Until it is no longer wanted, or the stream ended: then the saved position goes on behind the end.
+
+        True when nothing was left to read at that moment.
+        """
         try:
             if self._position.token is None:
                 # Before anything else: a crash before the first event must not lose what happens meanwhile.
@@ -52,8 +55,9 @@ class Reading:
                 if event is None or ended or only_one or self._save_is_due():
                     await self._settle(idle=event is None)
                 if ended or only_one:
-                    return
+                    return event is None
             await self._settle(idle=False)
+            return False
         finally:
             await asyncio.gather(*self._under_way, return_exceptions=True)
 

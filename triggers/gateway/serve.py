@@ -5,7 +5,7 @@ import errno
 import logging
 import signal
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import uvicorn
@@ -36,6 +36,20 @@ async def serve(settings: Settings) -> None:
                 log.info("gateway_ready", extra={"address": str(Address(host, port))})
                 await server.serve(sockets=[listener])
     log.info("gateway_stopped")
+
+
+def run(settings: Settings) -> None:
+    """serve() as a process of its own, on uvloop where it is installed: half the CPU of a call."""
+    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        runner.run(serve(settings))
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    try:
+        from uvloop import new_event_loop
+    except ImportError:  # not built for this platform
+        return None
+    return new_event_loop
 
 
 def server_config(app: Starlette) -> uvicorn.Config:

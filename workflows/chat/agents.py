@@ -1,5 +1,6 @@
 """Agents: AG2 agents of one package version, built once and shared by every run of it in this process."""
 
+import threading
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -35,17 +36,29 @@ def build_package(package: Package, models: Models, threads: ThreadPoolExecutor)
 
 
 class AgentShop:
-    """Builds packages on demand and keeps the versions used last."""
+    """Builds packages on demand and keeps the versions used last. Many runs ask at once, from threads; a
+    version is built once, and one that takes long to import holds up nobody else's."""
 
     def __init__(self, models: Models, threads: ThreadPoolExecutor) -> None:
         self._models = models
         self._threads = threads
         self._built: dict[tuple[str, str], BuiltPackage] = {}
+        self._lock = threading.Lock()
+        self._building: dict[tuple[str, str], threading.Lock] = {}
 
     def build(self, package: Package) -> BuiltPackage:
         key = (package.name, package.version)
-        built = self._built.pop(key, None) or build_package(package, self._models, self._threads)
-        self._built[key] = built  # moved to the end: the one used last is dropped last
-        while len(self._built) > KEPT_VERSIONS:
-            del self._built[next(iter(self._built))]
+        with self._lock:
+            building = self._building.setdefault(key, threading.Lock())
+        with building:
+            built = self._built.get(key) or build_package(package, self._models, self._threads)
+            self._keep(key, built)
         return built
+
+    def _keep(self, key: tuple[str, str], built: BuiltPackage) -> None:
+        with self._lock:
+            self._built.pop(key, None)
+            self._built[key] = built  # moved to the end: the one used last is dropped last
+            self._building.pop(key, None)
+            while len(self._built) > KEPT_VERSIONS:
+                del self._built[next(iter(self._built))]

@@ -17,7 +17,7 @@ from workflows.chat.errors import ChatError, ModelError
 from workflows.chat.meter import RunMeter, TurnMeter
 from workflows.chat.package_tools import CONTEXT
 from workflows.chat.routing import Router, ending
-from workflows.chat.transcript import Turn, recorded, seen_by
+from workflows.chat.transcript import Turn, recorded, seen_by, storable
 from workflows.context.context_variables import ContextVariables
 from workflows.context.derived import changes, derive
 from workflows.context.rendering import render_exposed
@@ -57,6 +57,13 @@ class Conversation:
 async def converse(chat: Conversation, *, commit: Commit, stopping: Callable[[], bool]) -> Outcome:
     """Takes turns until the chat ends, or until this worker is stopping, between two turns."""
     router = Router(chat.package, chat.suppressed)
+    if chat.turns and chat.next_agent is None:
+        # The last turn ended the chat, and its worker was lost before it could say so: nobody is asked again.
+        rule = router.after(chat.turns[-1].agent, chat.context)
+        end = ending(rule, chat.package, chat.turns[-1].agent)
+        if end is not None:
+            return end
+        chat.next_agent = rule.target if rule is not None else None
     agent = chat.next_agent or chat.package.orchestrator.initial_agent
     while True:
         if len(chat.turns) >= chat.package.orchestrator.limits.max_turns:
@@ -130,4 +137,4 @@ async def ask(chat: Conversation, meter: TurnMeter) -> tuple[str, Sequence[Mappi
     if not (reply.body or "").strip():
         raise ModelError("the model sent an empty answer", transient=True)
     events = list(await stream.history.get_events())
-    return str(reply.body), recorded(events[len(history) :])
+    return storable(str(reply.body)), recorded(events[len(history) :])

@@ -70,14 +70,20 @@ class MeteredClient(LLMClient):
         except asyncio.CancelledError:
             await call.record(None, error="Cancelled")
             raise
-        except Exception as error:  # noqa: BLE001 -- recorded and raised again, whatever a provider's client raises
+        except Exception as error:
             failed = meter.run.failed_by_agent
             failed[meter.agent] = failed.get(meter.agent, 0) + 1
             await call.record(None, error=type(error).__name__)
-            explained = error if isinstance(error, ModelError) else self._explain(error)
-            raise explained or error from None
+            raise self._as_model_error(error) from error
         await call.record(response, error=None)
         return _with_readable_arguments(response)
+
+    def _as_model_error(self, error: Exception) -> ModelError:
+        """Whatever goes wrong between the request and a readable answer is the model's failure, not the package's."""
+        if isinstance(error, ModelError):
+            return error
+        unexplained = ModelError(f"the model's answer cannot be used: {type(error).__name__}", transient=False)
+        return self._explain(error) or unexplained
 
 
 class _OpenCall:
@@ -145,7 +151,7 @@ def _with_readable_arguments(response: ModelResponse) -> ModelResponse:
     for call in response.tool_calls.calls:
         try:
             readable = isinstance(json.loads(call.arguments or "{}"), Mapping)
-        except json.JSONDecodeError:
+        except (ValueError, RecursionError):  # also numbers of 5 000 digits, and endless nesting
             readable = False
         if not readable:
             call.arguments = json.dumps({"unreadable_arguments": call.arguments[:200]})

@@ -1,15 +1,18 @@
 """Models: aliases of the models file to metered AG2 configurations, built once per process."""
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from ag2.config import ModelConfig, OpenAIConfig
-from openai import APIConnectionError, APIStatusError
+from openai import APIConnectionError, APIError, APIStatusError
 
 from workflows.chat.errors import ModelError, PackageDefect
 from workflows.chat.meter import MeteredConfig
 from workflows.chat.script import TRANSIENT_STATUS, ScriptConfig, read_script
 from workflows.models_file import ModelSpec, OpenAIModel
+
+_NUMBER = re.compile(r"[0-9]{1,9}(\.[0-9]{0,9})?")
 
 ResolveSecret = Callable[[str], str]
 
@@ -38,11 +41,17 @@ class Models:
 
     def _openai(self, spec: OpenAIModel) -> OpenAIConfig:
         # A local server needs no key, but the SDK insists on one.
-        options: dict[str, Any] = {"api_key": self._resolve_secret(spec.api_key) if spec.api_key else "none"}
+        options: dict[str, Any] = {"api_key": self._key(spec.api_key) if spec.api_key else "none"}
         if spec.temperature is not None:
             options["temperature"] = spec.temperature
         timeout = CALL_TIMEOUT_S if spec.timeout is None else spec.timeout.total_seconds()
         return OpenAIConfig(model=spec.model, base_url=spec.base_url, streaming=spec.stream, timeout=timeout, **options)
+
+    def _key(self, reference: str) -> str:
+        try:
+            return self._resolve_secret(reference)
+        except ValueError as error:  # how a secret is resolved is our caller's; that it could not be is said here
+            raise PackageDefect(f"the models file: {error}") from None
 
 
 def explain_openai_error(error: Exception) -> ModelError | None:
@@ -52,8 +61,10 @@ def explain_openai_error(error: Exception) -> ModelError | None:
         return ModelError(
             f"the model server answered {error.status_code}",
             transient=error.status_code in TRANSIENT_STATUS or error.status_code >= 500,
-            retry_after_s=float(retry_after) if retry_after.replace(".", "", 1).isdigit() else None,
+            retry_after_s=float(retry_after) if _NUMBER.fullmatch(retry_after) else None,
         )
     if isinstance(error, APIConnectionError):
         return ModelError(f"the model server cannot be reached: {type(error).__name__}", transient=True)
+    if isinstance(error, APIError):
+        return ModelError("the model server's answer cannot be read", transient=True)
     return None

@@ -5,7 +5,6 @@ synchronous function in a thread pool it shares with its own plumbing. So the to
 """
 
 import asyncio
-import json
 import logging
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -23,6 +22,7 @@ from typing_extensions import override
 
 from workflows.chat.tool_functions import MAX_RESULT, ToolFunction, ToolRefused
 from workflows.context.context_variables import ContextVariables
+from workflows.context.rendering import as_text
 
 log = logging.getLogger(__name__)
 
@@ -62,7 +62,7 @@ class PackageTool(AG2Tool):
         """Text for the model, whatever the tool does: an error is one sentence, the traceback goes to the log."""
         variables: ContextVariables = context.dependencies[CONTEXT]
         try:
-            result = await self._tool.call(event.serialized_arguments, variables, self._threads)
+            return _cut(as_text(await self._tool.call(event.serialized_arguments, variables, self._threads)))
         except ToolRefused as refused:
             return str(refused)
         except asyncio.CancelledError:
@@ -70,15 +70,13 @@ class PackageTool(AG2Tool):
             if task is not None and task.cancelling():
                 raise
             return self._failed(RuntimeError("the tool cancelled itself"))
-        except (Exception, SystemExit) as error:  # noqa: BLE001 -- a package's tool may raise anything, and the run goes on
+        except (Exception, SystemExit, KeyboardInterrupt) as error:  # noqa: BLE001 -- a package's tool may raise anything, and the run goes on
             return self._failed(error)
-        return _as_text(result)
 
     def _failed(self, error: BaseException) -> str:
         log.warning("tool_failed", extra={"tool": self.name, "error": type(error).__name__}, exc_info=error)
         return f"The tool {self.name} failed: {type(error).__name__}: {error}"[:500]
 
 
-def _as_text(result: Any) -> str:
-    text = result if isinstance(result, str) else json.dumps(result, default=str, ensure_ascii=False)
+def _cut(text: str) -> str:
     return text if len(text) <= MAX_RESULT else f"{text[:MAX_RESULT]}… (cut, {len(text)} characters)"

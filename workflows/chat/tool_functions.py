@@ -3,6 +3,7 @@
 import asyncio
 import contextvars
 import functools
+import hashlib
 import importlib.util
 import inspect
 import sys
@@ -10,11 +11,14 @@ import typing
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
-from types import ModuleType
+from types import CodeType, ModuleType
 from typing import Annotated, Any, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
+from pydantic.errors import PydanticUserError
+from typing_extensions import override
 
 from workflows.chat.errors import PackageDefect
 from workflows.context.context_variables import ContextVariables
@@ -47,13 +51,23 @@ class ToolFunction:
         except ValidationError as error:
             raise ToolRefused(_sentence(error)) from None
         # Attributes, not a dump: nested models stay what the function's annotations promise.
-        given = {name: getattr(valid, name) for name in type(valid).model_fields}
+        fields = type(valid).model_fields
+        given: dict[str, Any] = {field.alias or name: getattr(valid, name) for name, field in fields.items()}
         if self.wants_context:
             given[INJECTED] = context
         if inspect.iscoroutinefunction(self.function):
             return await self.function(**given)
-        bound = functools.partial(contextvars.copy_context().run, functools.partial(self.function, **given))
-        return await asyncio.get_running_loop().run_in_executor(threads, bound)
+        bound = functools.partial(contextvars.copy_context().run, _called, self.function, given)
+        result = await asyncio.get_running_loop().run_in_executor(threads, bound)
+        return await result if inspect.isawaitable(result) else result  # a plain function around an async one
+
+
+def _called(function: Callable[..., Any], given: Mapping[str, Any]) -> Any:
+    try:
+        return function(**given)
+    except StopIteration as error:
+        # Before Python 3.12 a future cannot carry it: whoever awaits the result would wait for ever (gh-112182).
+        raise RuntimeError("StopIteration left the tool; give next() a default") from error
 
 
 def load_tool_functions(package: Package) -> dict[Tool, ToolFunction]:
@@ -66,10 +80,20 @@ def load_tool_functions(package: Package) -> dict[Tool, ToolFunction]:
     return loaded
 
 
+class _SourceOnly(SourceFileLoader):
+    """Never from __pycache__: it knows a source by size and whole second, and an edit may keep both."""
+
+    @override
+    def get_code(self, fullname: str) -> CodeType:
+        code: CodeType = self.source_to_code(self.get_data(self.path), self.path)
+        return code
+
+
 def _load_module(package: Package, file: Path) -> ModuleType:
     """Under a name unique to package and version: two versions of one tool live side by side."""
-    name = f"unattended_package_{package.version}_{file.stem}"
-    spec = importlib.util.spec_from_file_location(name, file)
+    place = hashlib.sha256(str(file).encode(errors="surrogateescape")).hexdigest()[:8]
+    name = f"unattended_package_{package.version}_{place}_{file.stem}"
+    spec = importlib.util.spec_from_file_location(name, file, loader=_SourceOnly(name, str(file)))
     if spec is None or spec.loader is None:
         raise PackageDefect(f"{file} is not a Python file")
     module = importlib.util.module_from_spec(spec)
@@ -92,26 +116,30 @@ def _tool_function(tool: Tool, module: ModuleType) -> ToolFunction:
         raise PackageDefect(f"{tool.file.name}: the annotations of {tool.function} cannot be read: {error}") from None
     parameters = inspect.signature(function).parameters
     variadic = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-    fields: dict[str, Any] = {
-        name: (_annotation(hints.get(name, _unannotated(each))), ... if each.default is each.empty else each.default)
-        for name, each in parameters.items()
-        if name != INJECTED and each.kind not in variadic
-    }
-    arguments = create_model(f"{tool.function}_arguments", __config__=ConfigDict(extra="forbid"), **fields)
+    published = [each for each in parameters.values() if each.name != INJECTED and each.kind not in variadic]
+    try:
+        # Under names of our own: pydantic has rules for a field's name, and the author's is only its alias.
+        fields: dict[str, Any] = {
+            f"argument_{index}": _field(each, hints.get(each.name)) for index, each in enumerate(published)
+        }
+        arguments = create_model(f"{tool.function}_arguments", __config__=ConfigDict(extra="forbid"), **fields)
+        arguments.model_json_schema()
+    except (PydanticUserError, TypeError, NameError) as error:
+        reason = str(error).splitlines()[0]
+        message = f"{tool.file.name}: the parameters of {tool.function} have no JSON schema: {reason}"
+        raise PackageDefect(message) from None
     description = tool.description or inspect.getdoc(function) or ""
     return ToolFunction(tool.function, description, function, arguments, INJECTED in parameters)
 
 
-def _unannotated(parameter: inspect.Parameter) -> Any:
-    return str if parameter.default is parameter.empty else Any
-
-
-def _annotation(hint: Any) -> Any:
-    """`Annotated[str, "what it is"]` is how authors describe parameters."""
-    if get_origin(hint) is not Annotated:
-        return hint
-    kind, *extras = get_args(hint)
-    return Annotated[(kind, *(Field(description=each) if isinstance(each, str) else each for each in extras))]
+def _field(parameter: inspect.Parameter, hint: Any) -> tuple[Any, Any]:
+    required = parameter.default is parameter.empty
+    if hint is None:
+        hint = str if required else Any
+    kind, *extras = get_args(hint) if get_origin(hint) is Annotated else (hint,)
+    # `Annotated[str, "what it is"]` is how authors describe parameters.
+    described = [Field(description=each) if isinstance(each, str) else each for each in extras]
+    return Annotated[(kind, *described, Field(alias=parameter.name))], ... if required else parameter.default
 
 
 def _sentence(error: ValidationError) -> str:

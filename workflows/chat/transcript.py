@@ -68,7 +68,7 @@ def recorded(events: Iterable[BaseEvent]) -> list[dict[str, Any]]:
     for event in events:
         if isinstance(event, ModelResponse):
             calls = [{"id": call.id, "name": call.name, "arguments": call.arguments} for call in event.tool_calls.calls]
-            lines.append({"text": event.content, "tool_calls": calls})
+            lines.append({"text": None if event.content is None else storable(event.content), "tool_calls": calls})
         elif isinstance(event, ToolResultsEvent):
             results = [
                 {"id": each.parent_id, "name": each.name or "", "text": _result_text(each)} for each in event.results
@@ -78,7 +78,14 @@ def recorded(events: Iterable[BaseEvent]) -> list[dict[str, Any]]:
 
 
 def _result_text(event: ToolResultEvent) -> str:
-    return "\n".join(part.content if isinstance(part, TextInput) else str(part) for part in event.result.parts)
+    return storable(
+        "\n".join(part.content if isinstance(part, TextInput) else str(part) for part in event.result.parts)
+    )
+
+
+def storable(text: str) -> str:
+    """Models and tools may give half of a character (a lone surrogate), which no store and no wire takes."""
+    return text.encode("utf-8", "replace").decode()
 
 
 def seen_by(agent: str, opening: str, turns: Sequence[Turn]) -> tuple[list[BaseEvent], str]:

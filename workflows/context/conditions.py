@@ -6,14 +6,15 @@ None: `==`, `!=` and truth work, orderings and `in` are false. Nothing raises at
 """
 
 import ast
+import logging
 import operator
 import re
+import unicodedata
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 _NAME = re.compile(r"\$\{\s*([A-Za-z_][A-Za-z0-9_.]*)\s*\}|\bcontext_variables\.([A-Za-z_][A-Za-z0-9_]*)")
-_PREFIX = "var_"
 _QUOTED = re.compile(r"""('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")""")
 _WORDS: Mapping[str, Any] = {
     **dict.fromkeys(("true", "True", "TRUE"), True),
@@ -21,7 +22,11 @@ _WORDS: Mapping[str, Any] = {
     **dict.fromkeys(("null", "None", "none"), None),
 }
 _KEYWORDS = {"AND": "and", "OR": "or", "NOT": "not"}
+_VARIABLE = "$"  # begins the id of a variable's node: no identifier in a source text can
 MAX_LENGTH = 2_000
+MAX_NESTING = 100
+
+log = logging.getLogger(__name__)
 
 Values = Mapping[str, Any]
 Node = Callable[[Values], Any]
@@ -40,34 +45,55 @@ class Condition:
     def holds(self, values: Values, *, suppressed: Collection[str] = ()) -> bool:
         if any(name in suppressed for name in self.names):
             return False
-        return bool(self._evaluate(values))
+        try:
+            return bool(self._evaluate(values))
+        except Exception as error:  # noqa: BLE001 -- a tool may put any object into a context, and any may refuse to be compared
+            log.warning("condition_not_evaluated", extra={"condition": self.text, "error": type(error).__name__})
+            return False
 
 
 def compile_condition(text: str) -> Condition:
     if len(text) > MAX_LENGTH:
         raise ConditionError(f"a condition has at most {MAX_LENGTH} characters")
-    names: set[str] = set()
-    source = "".join(part if _QUOTED.fullmatch(part) else _prepare(part, names) for part in _QUOTED.split(text.strip()))
+    stem = "v"
+    while stem in unicodedata.normalize("NFKC", text):  # as the parser reads names: none of the author's is ours
+        stem += "_"
+    names: dict[str, str] = {}
+    parts = (part if _QUOTED.fullmatch(part) else _prepare(part, names, stem) for part in _QUOTED.split(text.strip()))
     try:
-        tree = ast.parse(source.strip(), mode="eval")
-        node = _node(tree.body)
+        node = _node(_parsed("".join(parts), names))
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         if isinstance(error, ConditionError):
             raise
         raise ConditionError(f"{text!r} is not a condition such as ${{stage}} == 'done'") from None
-    return Condition(text, frozenset(names), node)
+    return Condition(text, frozenset(names.values()), node)
 
 
-def _prepare(part: str, names: set[str]) -> str:
+def _prepare(part: str, names: dict[str, str], stem: str) -> str:
     """`${name}` becomes an identifier before parsing; values never enter the source."""
+    if "#" in part:
+        raise ConditionError("a condition has no comments")
 
     def placeholder(match: re.Match[str]) -> str:
-        name = match[1] or match[2]
-        names.add(name)
-        return f" {_PREFIX}{name.replace('.', '__dot__')} "
+        identifier = f"{stem}{len(names)}"
+        names[identifier] = match[1] or match[2]
+        return f" {identifier} "
 
     part = _NAME.sub(placeholder, part)
     return re.sub(r"\b(AND|OR|NOT)\b", lambda match: _KEYWORDS[match[0]], part)
+
+
+def _parsed(source: str, names: Mapping[str, str]) -> ast.expr:
+    tree = ast.parse(source.strip(), mode="eval").body
+    level: list[ast.AST] = [tree]
+    for _ in range(MAX_NESTING):
+        for node in level:
+            if isinstance(node, ast.Name) and node.id in names:
+                node.id = f"{_VARIABLE}{{{names[node.id]}}}"
+        level = [child for node in level for child in ast.iter_child_nodes(node)]
+    if level:
+        raise ConditionError(f"a condition is nested at most {MAX_NESTING} levels deep")
+    return tree
 
 
 def _node(tree: ast.expr) -> Node:
@@ -89,8 +115,8 @@ def _node(tree: ast.expr) -> Node:
 
 def _term(tree: ast.expr) -> Node:
     match tree:
-        case ast.Name(id=name) if name.startswith(_PREFIX):
-            variable = name.removeprefix(_PREFIX).replace("__dot__", ".")
+        case ast.Name(id=name) if name.startswith(_VARIABLE):
+            variable = name[2:-1]
             return lambda context: context.get(variable)
         case ast.Name(id=name) if name in _WORDS:
             return lambda _: _WORDS[name]
@@ -104,15 +130,23 @@ def _term(tree: ast.expr) -> Node:
         case ast.Call(func=ast.Name(id="len"), args=[argument], keywords=[]):
             return _length(_node(argument))
         case _:
-            raise ConditionError(f"{ast.unparse(tree).replace(_PREFIX, '')!r} is not allowed in a condition")
+            raise ConditionError(f"{ast.unparse(tree)!r} is not allowed in a condition")
+
+
+class _NoLength:
+    """The length of what has none: every comparison with it is false, `!=` too, and it is not true."""
+
+    def __bool__(self) -> bool:
+        return False
+
+
+_NO_LENGTH = _NoLength()
 
 
 def _length(argument: Node) -> Node:
-    """None when it has no length: comparisons with it are then false."""
-
-    def length(context: Values) -> int | None:
+    def length(context: Values) -> int | _NoLength:
         value = argument(context)
-        return len(value) if isinstance(value, str | list | tuple | dict | set) else None
+        return len(value) if isinstance(value, str | list | tuple | Mapping | set | frozenset) else _NO_LENGTH
 
     return length
 
@@ -126,18 +160,26 @@ _ORDERINGS: Mapping[type[ast.cmpop], Callable[[Any, Any], bool]] = {
 
 
 def _comparison(op: ast.cmpop, left: Node, right: Node) -> Node:
+    compare = _comparator(op)
+
+    def compared(context: Values) -> bool:
+        sides = left(context), right(context)
+        return not any(side is _NO_LENGTH for side in sides) and compare(*sides)
+
+    return compared
+
+
+def _comparator(op: ast.cmpop) -> Callable[[Any, Any], bool]:
     if isinstance(op, ast.Eq | ast.Is):
-        return lambda context: _same(left(context), right(context))
+        return _same
     if isinstance(op, ast.NotEq | ast.IsNot):
-        return lambda context: not _same(left(context), right(context))
+        return lambda left, right: not _same(left, right)
     if isinstance(op, ast.In):
-        return lambda context: _contains(right(context), left(context)) is True
+        return lambda item, container: _contains(container, item) is True
     if isinstance(op, ast.NotIn):
-        return lambda context: _contains(right(context), left(context)) is False
-    ordering = _ORDERINGS.get(type(op))
-    if ordering is None:
-        raise ConditionError(f"{type(op).__name__} is not a comparison of this grammar")
-    return lambda context: _ordered(ordering, left(context), right(context))
+        return lambda item, container: _contains(container, item) is False
+    ordering = _ORDERINGS[type(op)]  # the grammar has no other comparison
+    return lambda left, right: _ordered(ordering, left, right)
 
 
 def _same(left: Any, right: Any) -> bool:

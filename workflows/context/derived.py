@@ -1,5 +1,6 @@
 """Derived variables: flip state when an agent says something, before the routing of the same turn."""
 
+import copy
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -14,10 +15,10 @@ def derive(variables: Iterable[Variable], context: ContextVariables, *, agent: s
     """Applies what matches; returns what changed. Applying it again changes nothing more."""
     changed: dict[str, Any] = {}
     for variable in variables:
-        for trigger in variable.triggers:
-            if trigger.agent == agent and matches(trigger, text) and context.get(variable.name) != trigger.value:
-                context.set(variable.name, trigger.value)
-                changed[variable.name] = trigger.value
+        values = [each.value for each in variable.triggers if each.agent == agent and matches(each, text)]
+        if values and context.get(variable.name) != values[-1]:  # of several that match, the last one written holds
+            changed[variable.name] = copy.deepcopy(values[-1])
+            context.set(variable.name, changed[variable.name])
     return changed
 
 

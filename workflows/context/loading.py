@@ -5,6 +5,7 @@ names of the variables that would have come from it are remembered, so that cond
 """
 
 import asyncio
+import copy
 import json
 import logging
 from collections.abc import Awaitable, Callable, Mapping
@@ -73,21 +74,20 @@ class RunContext:
 async def load_context(
     package: Package, facts: RunFacts, payload: Mapping[str, Any], sources: ContextSources
 ) -> RunContext:
-    values = facts.base_values()
+    base = facts.base_values()
     inputs = _inputs(package, payload)
     suppressed = suppressed_names(package, production=sources.production)
     if suppressed:
         log.info("environment_variables_suppressed", extra={"run_id": facts.run_id, "names": sorted(suppressed)})
-    if not sources.production:
-        values |= _base_flags(sources.environment)
+    values: dict[str, Any] = {} if sources.production else _base_flags(sources.environment)
     values |= inputs
     for variable in package.variables.values():
-        if variable.name not in suppressed and variable.kind != "db":
+        if variable.name not in suppressed and variable.name not in base and variable.kind != "db":
             values[variable.name] = _plain_value(variable, payload, sources.environment)
     if sources.include_schema:
-        facts_for_queries = {**facts.base_values(), **inputs}
-        values |= await _database_values(package, facts_for_queries, sources.read_document, run_id=facts.run_id)
-    return RunContext(purged(values, suppressed, run_id=facts.run_id), suppressed)
+        values |= await _database_values(package, {**inputs, **base}, sources.read_document, run_id=facts.run_id)
+    # Last: whose run this is comes from the run, whatever a payload or a package calls by the same name.
+    return RunContext(purged({**values, **base}, suppressed, run_id=facts.run_id), suppressed)
 
 
 def suppressed_names(package: Package, *, production: bool) -> frozenset[str]:
@@ -115,22 +115,29 @@ def _inputs(package: Package, payload: Mapping[str, Any]) -> dict[str, Any]:
     """Declared inputs only: an undeclared field of a payload reaches neither a prompt nor a query."""
     values = {}
     for name, spec in package.orchestrator.inputs.items():
-        value = payload.get(name, spec.get("default"))
+        value = _supplied(payload, name, spec.get("default"))
         if value is None and spec.get("required"):
             raise ContextError(f"the input {name} is required and the trigger did not supply it")
         values[name] = value
     return values
 
 
+def _supplied(payload: Mapping[str, Any], name: str, default: Any) -> Any:
+    """null is what a mapping gives for a field that an event lacks. A default is copied: tools change values in
+    place, and the package's own is shared by all runs of all apps."""
+    value = payload.get(name)
+    return copy.deepcopy(default) if value is None else value
+
+
 def _plain_value(variable: Variable, payload: Mapping[str, Any], environment: Mapping[str, str]) -> Any:
     if variable.kind == "env":
         return _environment_value(variable, environment)
     if variable.kind == "runtime":
-        value = payload.get(variable.name, variable.default)
+        value = _supplied(payload, variable.name, variable.default)
         if value is None and variable.required:
             raise ContextError(f"the runtime variable {variable.name} is required and the trigger did not supply it")
         return value
-    return variable.default
+    return copy.deepcopy(variable.default)
 
 
 def _environment_value(variable: Variable, environment: Mapping[str, str]) -> Any:
@@ -138,7 +145,7 @@ def _environment_value(variable: Variable, environment: Mapping[str, str]) -> An
     if text is None:
         if variable.required and variable.default is None:
             raise ContextError(f"{variable.name} is required and {variable.env_var} is not set")
-        return variable.default
+        return copy.deepcopy(variable.default)
     try:
         return coerce_text(text, variable.type)
     except ValueError:
@@ -160,18 +167,21 @@ async def _database_value(variable: Variable, facts: Mapping[str, Any], read: Re
         query = fill_query(variable.query, facts)
         async with asyncio.timeout(READ_DEADLINE_S):
             document = await read(variable.database or "", variable.collection or "", query, variable.fields)
-        value = _projected(variable, document)
-        if len(json.dumps(value, default=str)) > MAX_VALUE_BYTES:
+        text = json.dumps(_projected(variable, document), default=str)
+        if len(text) > MAX_VALUE_BYTES:
             raise QueryError(f"the value is larger than {MAX_VALUE_BYTES // 1024} KB; name narrower fields")
+        value = json.loads(
+            text
+        )  # plain JSON from the first turn on, as it is after a checkpoint: dates and ids as text
     except (QueryError, TimeoutError) as error:
         reason = str(error) or f"no answer within {READ_DEADLINE_S:.0f} s"
         if variable.required:
             raise ContextError(f"{source}: {reason}") from None
         log.warning("context_value_missing", extra={"run_id": run_id, "source": source, "reason": reason})
-        return variable.default
+        return copy.deepcopy(variable.default)
     if value is None and variable.required:
         raise ContextError(f"{source}: no document matches")
-    return variable.default if value is None else value
+    return copy.deepcopy(variable.default) if value is None else value
 
 
 def _projected(variable: Variable, document: Mapping[str, Any] | None) -> Any:

@@ -14,5 +14,15 @@ def render_exposed(names: Collection[str], values: Mapping[str, Any]) -> str:
 
 
 def _shown(value: Any) -> str:
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+    text = as_text(value)
     return text if len(text) <= MAX_RENDERED else f"{text[:MAX_RENDERED]}… (cut)"
+
+
+def as_text(value: Any) -> str:
+    """Text for a model. Tools return and store anything, so what JSON cannot say is shown as Python does."""
+    if isinstance(value, str):
+        return value
+    try:
+        return json.dumps(value, ensure_ascii=False, default=str)
+    except (TypeError, ValueError, RecursionError):  # odd keys, cycles, endless nesting
+        return repr(value)

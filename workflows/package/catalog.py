@@ -10,7 +10,7 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from workflows.package.files import is_package
+from workflows.package.files import content_files, is_package
 from workflows.package.findings import Finding, PackageError
 from workflows.package.loader import load_package
 from workflows.package.models import Package
@@ -35,21 +35,19 @@ def package_directories(configured: Sequence[Path]) -> tuple[Path, ...]:
 
 
 def package_folders(directories: Sequence[Path]) -> list[Path]:
-    """A directory may be a package itself or hold packages."""
-    found: list[Path] = []
+    """A directory may be a package itself or hold packages. Resolved, as packages know their own folders."""
+    found: dict[Path, None] = {}
     for directory in directories:
         if is_package(directory):
-            found.append(directory)
+            found[directory.resolve()] = None
         elif directory.is_dir():
-            found.extend(folder for folder in sorted(directory.iterdir()) if is_package(folder))
-    return found
+            found |= {folder.resolve(): None for folder in sorted(directory.iterdir()) if is_package(folder)}
+    return list(found)
 
 
 def _fingerprint(folder: Path) -> Fingerprint:
     return tuple(
-        (str(path.relative_to(folder)), stat.st_mtime_ns, stat.st_size)
-        for path in sorted(folder.rglob("*"))
-        if "__pycache__" not in path.parts and path.is_file() and (stat := path.stat())
+        (name, stat.st_mtime_ns, stat.st_size) for name, path in content_files(folder) for stat in (path.stat(),)
     )
 
 
@@ -60,6 +58,7 @@ class Catalog:
         self._packages: dict[str, Package] = {}
         self._earlier: dict[tuple[str, str], Package] = {}
         self._refused: dict[str, tuple[Finding, ...]] = {}
+        self._wanted: dict[Path, str] = {}  # a name that another folder holds, by the folder that wants it
         self._checked_at = float("-inf")
         self._looking = threading.Lock()  # a worker asks from many threads
 
@@ -86,6 +85,7 @@ class Catalog:
         folders = package_folders(self.directories)
         for gone in set(self._fingerprints) - set(folders):
             del self._fingerprints[gone]
+            self._wanted.pop(gone, None)
             self._refused.pop(str(gone), None)
             self._packages = {name: each for name, each in self._packages.items() if each.folder != gone}
         for folder in folders:
@@ -93,11 +93,16 @@ class Catalog:
                 seen = _fingerprint(folder)
             except OSError:  # a file vanished while we looked: the next look sees the end of the edit
                 continue
-            if self._fingerprints.get(folder) != seen:
+            if self._fingerprints.get(folder) != seen or self._name_is_free(folder):
                 self._fingerprints[folder] = seen
                 self._reload(folder)
 
+    def _name_is_free(self, folder: Path) -> bool:
+        """The folder that held the name this one wants is gone or has another name now."""
+        return folder in self._wanted and self._wanted[folder] not in self._packages
+
     def _reload(self, folder: Path) -> None:
+        self._wanted.pop(folder, None)
         try:
             package = load_package(folder)
         except PackageError as error:
@@ -110,6 +115,7 @@ class Catalog:
             clash = (
                 f"the name {package.name} is already taken by {holder.folder}; give one of them another workflow_name"
             )
+            self._wanted[folder] = package.name
             self._refuse(folder, (Finding("error", "name_taken", "orchestrator", "workflow_name", clash),))
         else:
             stale = {name: each for name, each in self._packages.items() if each.folder != folder}

@@ -2,10 +2,10 @@
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import yaml
 
@@ -25,8 +25,9 @@ STEMS = (
     "ui_config",
 )
 SUFFIXES = (".yaml", ".yml", ".json")
+SHARED = "_shared"  # beside a package; the one place outside of it that its tools may come from
 MAX_FILE_BYTES = 5 * 1024 * 1024
-MAX_ALIASES = 100  # an honest file uses a few; thousands are a bomb
+MAX_EXPANDED = 2 * MAX_FILE_BYTES  # characters and nodes once every alias is written out
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,13 +44,21 @@ def read_package_files(folder: Path) -> dict[str, PackageFile]:
     return {stem: found for stem in STEMS if (found := _read_stem(folder, stem)) is not None}
 
 
+def content_files(folder: Path) -> Iterator[tuple[str, Path]]:
+    """Every file a run of this package may use, by a name that does not depend on where the package lies."""
+    for root, prefix in ((folder, ""), (folder.parent / SHARED, f"../{SHARED}/")):
+        for path in sorted(root.rglob("*")):
+            name = path.relative_to(root)
+            if "__pycache__" not in name.parts and path.is_file():
+                yield prefix + name.as_posix(), path
+
+
 def content_version(folder: Path) -> str:
-    """A hash over every file a run of this package may use."""
     digest = hashlib.sha256()
-    for path in sorted(folder.rglob("*")):
-        if path.is_file() and "__pycache__" not in path.parts:
-            digest.update(path.relative_to(folder).as_posix().encode() + b"\0")
-            digest.update(hashlib.sha256(path.read_bytes()).digest())
+    for name, path in content_files(folder):
+        digest.update(name.encode(errors="surrogateescape") + b"\0")
+        with path.open("rb") as file:
+            digest.update(hashlib.file_digest(file, "sha256").digest())
     return digest.hexdigest()[:16]
 
 
@@ -64,6 +73,8 @@ def _read_stem(folder: Path, stem: str) -> PackageFile | None:
     if len(found) > 1:
         names = " and ".join(path.name for path in found)
         raise _refuse("two_files", found[0].name, f"{names} both exist; keep one")
+    if not found[0].resolve().is_relative_to(folder.resolve()):
+        raise _refuse("leaves_package", found[0].name, "is a link to a file outside the package; copy the file here")
     return PackageFile(found[0].name, _unwrap(stem, read_data_file(found[0])))
 
 
@@ -82,19 +93,52 @@ def read_data_file(path: Path) -> Any:
         raise _refuse("unreadable", path.name, f"byte {error.start} is not UTF-8; save the file as UTF-8") from None
     except RecursionError:
         raise _refuse("unreadable", path.name, "is nested too deeply") from None
+    except (ValueError, KeyError, AttributeError, TypeError) as error:  # numbers of 5 000 digits, `!!int x`, `!!bool x`
+        raise _refuse("unreadable", path.name, f"holds a value that cannot be read: {error}") from None
     return {} if data is None else data
 
 
+class _Loader(yaml.CSafeLoader):
+    """Dates stay text, as in JSON: a run document has no dates, and `2026-02-30` would not even load."""
+
+    yaml_implicit_resolvers: ClassVar[dict[str, Any]] = {
+        first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
+        for first, resolvers in yaml.CSafeLoader.yaml_implicit_resolvers.items()
+    }
+
+
 def load_yaml(text: str) -> Any:
-    if sum(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, yaml.CSafeLoader)) > MAX_ALIASES:
-        raise yaml.YAMLError(f"more than {MAX_ALIASES} aliases")
-    return yaml.load(text, yaml.CSafeLoader)
+    _check_expanded_size(text)
+    return yaml.load(text, _Loader)  # noqa: S506 -- a safe loader that knows fewer types
+
+
+def _check_expanded_size(text: str) -> None:
+    """An alias costs nothing until someone walks through the data; a hundred of them can stand for 10^30 nodes."""
+    sizes: dict[str | None, int] = {}
+    open_nodes: list[tuple[str | None, int]] = [(None, 0)]
+    for event in yaml.parse(text, _Loader):
+        if isinstance(event, yaml.CollectionStartEvent):
+            open_nodes.append((event.anchor, 1))
+            continue
+        size, anchor = 0, None
+        if isinstance(event, yaml.ScalarEvent):
+            size, anchor = 1 + len(event.value), event.anchor
+        elif isinstance(event, yaml.CollectionEndEvent):
+            anchor, size = open_nodes.pop()
+        elif isinstance(event, yaml.AliasEvent):
+            if any(event.anchor == open_anchor for open_anchor, _ in open_nodes):
+                raise yaml.YAMLError(f"the alias {event.anchor} stands inside of what it names")
+            size = sizes.get(event.anchor, 0)
+        sizes[anchor] = size
+        open_nodes[-1] = (open_nodes[-1][0], open_nodes[-1][1] + size)
+        if open_nodes[-1][1] > MAX_EXPANDED:
+            raise yaml.YAMLError("its aliases expand to more than 10 MB")
 
 
 def _yaml_place(error: yaml.YAMLError) -> str:
     mark = getattr(error, "problem_mark", None)
     problem = getattr(error, "problem", None) or str(error)
-    return f"line {mark.line + 1}, column {mark.column + 1}: {problem}" if mark else problem
+    return f"line {mark.line + 1}, column {mark.column + 1}: {problem}" if mark else " ".join(problem.split())
 
 
 def _unwrap(stem: str, body: Any) -> Any:

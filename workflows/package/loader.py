@@ -23,7 +23,17 @@ _NOT_SUPPORTED = ("structured_outputs", "hooks", "middleware")
 
 def load_package(folder: Path) -> Package:
     """PackageError when the files cannot be read; errors in their meaning are findings of the package."""
-    folder = folder.resolve()
+    try:
+        return _load(folder.resolve())
+    except OSError as error:
+        place = Path(error.filename).name if isinstance(error.filename, str) else folder.name
+        message = f"cannot be read: {error.strerror or error}"
+        raise PackageError(Finding("error", "unreadable", place, "", message)) from None
+    except RecursionError:
+        raise PackageError(Finding("error", "unreadable", folder.name, "", "is nested too deeply")) from None
+
+
+def _load(folder: Path) -> Package:
     if not is_package(folder):
         message = "is not a package: it needs an orchestrator and an agents file (.yaml, .yml or .json)"
         raise PackageError(Finding("error", "not_a_package", str(folder), "", message))

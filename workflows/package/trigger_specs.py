@@ -11,7 +11,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from workflows.package.cron import check_cron
 
-NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,99}$")
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 _DURATION = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)\s*$")
 _UNIT_S = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400}
 LONGEST_S = 3650 * 86400
@@ -38,6 +38,8 @@ def _check_expression(text: str) -> str:
         jmespath.compile(text)
     except JMESPathError as error:
         raise ValueError(f"is not a JMESPath expression: {str(error).splitlines()[0]}") from None
+    except RecursionError:
+        raise ValueError("is nested too deeply") from None
     return text
 
 
@@ -63,7 +65,7 @@ def _check_zone(name: str) -> str:
 
 
 def _check_name(name: str) -> str:
-    if not NAME.match(name):
+    if not NAME.fullmatch(name):
         raise ValueError("use letters, digits, dots, dashes and underscores, at most 100, a letter or digit first")
     return name
 

@@ -1,4 +1,5 @@
 import asyncio
+import json
 import os
 import signal
 import socket
@@ -89,6 +90,19 @@ async def test_taken_ports_are_avoided_and_the_data_is_still_there(tmp_path: Pat
             assert await read(second) == (["a", "b"], ["a", "b"])
 
     assert not set(ports(second)) & set(ports(first))
+
+
+async def test_the_replica_set_follows_to_another_port(tmp_path: Path) -> None:
+    async with embedded_servers(tmp_path) as first:
+        await write(first, "a")
+    other = free_port()
+    (tmp_path / "ports.json").write_text(json.dumps({"mongodb": other}), encoding="utf-8")
+
+    async with embedded_servers(tmp_path) as second:
+        await write(second, "b")
+        assert await read(second) == (["a", "b"], ["a", "b"])
+
+    assert ports(second)[0] == other
 
 
 async def test_a_port_lost_in_a_race_to_another_server_is_replaced(

@@ -20,20 +20,26 @@ pytestmark = pytest.mark.integration
 
 PROGRAM = """
 import asyncio, sys
-from triggers.gateway.serve import serve
+from triggers.gateway.serve import run, serve
 from workers.logs import configure_logging
 from workers.settings import SettingsError, load_settings
 configure_logging(role="gateway", log_format="json", log_level="info")
 try:
-    asyncio.run(serve(load_settings()))
+    {start}
 except SettingsError as error:
     sys.exit(str(error))
 """
 
 
-async def start(settings: Settings, port: int) -> Process:
+ON_ASYNCIO = "asyncio.run(serve(load_settings()))"
+ON_UVLOOP = "run(load_settings())"
+
+
+async def start(settings: Settings, port: int, *, how: str = ON_UVLOOP) -> Process:
     environment = as_environment(replace(settings, listen=Address("127.0.0.1", port)))
-    return await asyncio.create_subprocess_exec(sys.executable, "-c", PROGRAM, env=environment, stderr=PIPE)
+    return await asyncio.create_subprocess_exec(
+        sys.executable, "-c", PROGRAM.replace("{start}", how), env=environment, stderr=PIPE
+    )
 
 
 def free_port() -> int:
@@ -54,9 +60,12 @@ async def until_ready(client: httpx.AsyncClient, *, within_s: float = 20) -> Non
 
 
 @pytest.mark.parametrize("stop", [signal.SIGTERM, signal.SIGINT])
-async def test_a_gateway_accepts_and_stops_in_order(settings: Settings, tmp_path: Path, stop: signal.Signals) -> None:
+@pytest.mark.parametrize("how", [ON_ASYNCIO, ON_UVLOOP])
+async def test_a_gateway_accepts_and_stops_in_order(
+    settings: Settings, tmp_path: Path, stop: signal.Signals, how: str
+) -> None:
     port = free_port()
-    process = await start(with_package(settings, tmp_path), port)
+    process = await start(with_package(settings, tmp_path), port, how=how)
     async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}") as client:
         await until_ready(client)
         answer = await client.post("/hooks/acme/Sales/paid", **standard_signed("{}"))

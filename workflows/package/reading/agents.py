@@ -37,6 +37,8 @@ def _entries(section: Section) -> Iterator[Section]:
     body: Any = section.body.get("agents", section.body)
     if isinstance(body, Mapping):
         for name, entry in body.items():
+            if name == "schema_version":  # a sibling of the agents where the file has no `agents` key of its own
+                continue
             named = {"name": name, **entry} if isinstance(entry, Mapping) else entry
             yield Section(named, file=section.file, path=section.at(f"agents.{name}"), findings=section.findings)
     elif isinstance(body, list):

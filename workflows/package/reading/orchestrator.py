@@ -1,9 +1,11 @@
 """Reads the orchestrator file: how a conversation starts, flows and stops."""
 
+from collections.abc import Mapping
 from typing import Any, cast, get_args
 
 from workflows.package.models import Limits, Orchestrator, Pattern
 from workflows.package.reading.section import Section
+from workflows.package.trigger_specs import NAME
 
 SUPPORTED_PATTERNS = {"DefaultPattern", "Pipeline", "ag2_network"}
 
@@ -12,6 +14,8 @@ def read_orchestrator(section: Section, *, folder_name: str) -> Orchestrator:
     name = section.text("workflow_name")
     if name is None:
         section.warning("no_workflow_name", "workflow_name", f"is missing; the directory's name {folder_name} is used")
+    elif not NAME.fullmatch(name):  # it stands in addresses and in the keys that make runs unique
+        section.error("wrong_value", "workflow_name", "use letters, digits, dots, dashes and underscores, at most 100")
     section.get("triggers", "schema_version", "startup_mode", "workflow_startup_mode", "entry_point", "metadata")
     section.get("description", "outputs")
     if section.get("initial_message_to_user"):
@@ -22,11 +26,21 @@ def read_orchestrator(section: Section, *, folder_name: str) -> Orchestrator:
         pattern=_pattern(section),
         human_in_the_loop=section.flag("human_in_the_loop"),
         initial_message=section.text("initial_message"),
-        inputs=section.mapping("inputs"),
+        inputs=_inputs(section),
         limits=_limits(section),
     )
     section.report_rest()
     return orchestrator
+
+
+def _inputs(section: Section) -> dict[str, Mapping[str, Any]]:
+    inputs: dict[str, Mapping[str, Any]] = {}
+    for name, spec in section.mapping("inputs").items():
+        if spec is None or isinstance(spec, Mapping):
+            inputs[str(name)] = spec or {}
+        else:
+            section.error("wrong_type", f"inputs.{name}", "must be a mapping such as {type: string, required: true}")
+    return inputs
 
 
 def _pattern(section: Section) -> Pattern:

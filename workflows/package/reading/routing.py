@@ -89,6 +89,12 @@ def _condition(section: Section) -> str | None:
     raw = section.get("condition", "context_expression")
     condition_type = (section.text("condition_type") or "").lower()
     key, value = section.text("condition_key"), section.get("condition_value")
+    if section.get("conditions"):
+        section.error("unsupported", "conditions", "a list is not supported; write one `condition`, joined with and")
+    if kind not in {"", "condition", *_ALWAYS}:
+        section.error("wrong_value", "handoff_type", f"{kind} is neither after_work nor condition")
+    if kind in _ALWAYS and (raw not in (None, True) or key is not None):
+        section.ignored("condition", f"a rule of type {kind} always holds; write handoff_type: condition")
     if kind in _ALWAYS or (kind == "" and raw is None and key is None):
         return None
     if isinstance(raw, bool):

@@ -5,6 +5,8 @@ from typing import Any
 
 from workflows.package.findings import Findings
 
+LARGEST = 1e9  # of any limit; also keeps infinity and NaN out of clocks
+
 _TRUE = {"true", "yes", "1", "on"}
 _FALSE = {"false", "no", "0", "off"}
 
@@ -53,8 +55,8 @@ class Section:
         value = self._typed(names, int, "a whole number")
         if value is None:
             return default
-        if isinstance(value, bool) or value < least:
-            self.error("wrong_value", names[0], f"must be a whole number of at least {least}")
+        if isinstance(value, bool) or not least <= value <= LARGEST:
+            self.error("wrong_value", names[0], f"must be a whole number of at least {least}, at most {LARGEST:.0e}")
             return default
         return int(value)
 
@@ -62,8 +64,8 @@ class Section:
         value = self.get(*names)
         if value is None:
             return default
-        if isinstance(value, bool) or not isinstance(value, int | float) or value <= 0:
-            self.error("wrong_value", names[0], "must be a number above 0")
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= LARGEST:
+            self.error("wrong_value", names[0], f"must be a number above 0 and at most {LARGEST:.0e}")
             return default
         return float(value)
 

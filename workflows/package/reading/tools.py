@@ -9,12 +9,16 @@ from workflows.package.reading.section import Section
 
 
 def read_tools(section: Section, *, folder: Path, agents: frozenset[str]) -> tuple[Tool, ...]:
-    tools = []
+    tools: list[Tool] = []
     for index, entry in enumerate(section.sequence("tools")):
         one = Section(entry, file=section.file, path=f"tools[{index}]", findings=section.findings)
         tool = _tool(one, folder=folder, agents=agents)
-        if tool is not None:
-            tools.append(tool)
+        if tool is None:
+            continue
+        for other in tools:
+            if other.function == tool.function and set(other.agents) & set(tool.agents):
+                one.error("duplicate_tool", "function", f"{tool.function} is given to an agent twice; remove one")
+        tools.append(tool)
     if section.sequence("lifecycle_tools"):
         section.error("unsupported", "lifecycle_tools", "are not supported; leave them out")
     section.report_rest()
@@ -26,11 +30,17 @@ def _tool(section: Section, *, folder: Path, agents: frozenset[str]) -> Tool | N
     function = section.required_text("function")
     file = _file(section, folder)
     kind = section.text("tool_type") or "Agent_Tool"
-    section.get("auto_invoke", "auto_tool_call", "bind_to_agent", "name")
+    if section.flag("auto_invoke", "auto_tool_call"):
+        section.ignored("auto_invoke", "the agent decides when to call this tool")
+    if (section.text("name") or function) != function:
+        section.ignored("name", f"the agent knows this tool as {function}")
     description = section.text("description") or ""
     if kind in {"UI_Tool", "UI_Surface"}:
         section.get("ui", "ui_contract")
         section.ignored("tool_type", f"{kind} needs a user interface; it is not offered to the agent")
+        return None
+    if not section.flag("bind_to_agent", default=True):
+        section.ignored("bind_to_agent", "a tool that is not bound is not offered to the agent")
         return None
     if kind != "Agent_Tool":
         section.error("wrong_value", "tool_type", f"{kind} is not Agent_Tool, UI_Tool or UI_Surface")

@@ -11,7 +11,7 @@ from workflows.package.trigger_specs import NOT_OURS, SPEC_BY_TYPE, TriggerSpec
 
 def read_triggers(entries: Any, *, file: str, findings: Findings) -> tuple[TriggerSpec, ...]:
     if isinstance(entries, Mapping):
-        entries = entries.get("triggers", [])
+        entries = entries.get("triggers") or []
     if not isinstance(entries, list):
         findings.add("error", "wrong_type", file, "triggers", "must be a list of triggers")
         return ()
@@ -44,7 +44,8 @@ def _read_one(entry: Any, *, index: int, path: str, file: str, findings: Finding
         return None
     canonical = str(model.model_fields["type"].default)
     try:
-        spec = model.model_validate({"name": f"{canonical}-{index}", **entry, "type": canonical})
+        given = {field: value for field, value in entry.items() if value is not None}  # null is how authors leave out
+        spec = model.model_validate({"name": f"{canonical}-{index}", **given, "type": canonical})
     except ValidationError as error:
         _report(error, path=path, file=file, findings=findings)
         return None

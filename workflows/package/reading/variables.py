@@ -7,6 +7,8 @@ from typing import Any
 from workflows.package.models import AgentText, SourceKind, ValueType, Variable
 from workflows.package.reading.section import Section
 
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")  # a key of run documents, and what ${name} can say
+
 _TYPES: Mapping[str, ValueType] = {
     **dict.fromkeys(("string", "str", "text"), "string"),
     **dict.fromkeys(("boolean", "bool"), "boolean"),
@@ -35,8 +37,13 @@ def read_variables(section: Section) -> tuple[dict[str, Variable], dict[str, tup
     for name, one in _definitions(section):
         if name in variables:
             one.error("duplicate_variable", "", f"{name} is defined twice; remove one")
+        if not _NAME.fullmatch(name):
+            one.error("wrong_value", "name", f"{name!r} cannot be used; use letters, digits, dashes and underscores")
         variables[name] = _variable(name, one)
-    return variables, dict(_exposures(section))
+    exposed: dict[str, tuple[str, ...]] = {}
+    for agent, names in _exposures(section):
+        exposed[agent] = (*exposed.get(agent, ()), *(name for name in names if name not in exposed.get(agent, ())))
+    return variables, exposed
 
 
 def _definitions(section: Section) -> Iterator[tuple[str, Section]]:
@@ -80,7 +87,8 @@ def _variable(name: str, section: Section) -> Variable:
         triggers=tuple(_triggers(source)),
         **(_database_source(source) if kind == "db" else {}),
     )
-    section.get("description")
+    section.get("name", "description")
+    section.report_rest()
     source.report_rest()
     return variable
 
@@ -109,27 +117,28 @@ def _database_source(source: Section) -> dict[str, Any]:
     fields = tuple(str(each) for each in source.sequence("fields")) or ((field,) if field else ())
     if not fields:
         source.error("missing_field", "fields", "is needed: name the fields to read, all else stays in the database")
+    if any("." in name or name.startswith("$") for name in fields):
+        source.error("wrong_value", "fields", "name top-level fields, without dots and $")
     return {"database": database, "collection": collection, "query": query, "fields": fields}
 
 
 def _triggers(source: Section) -> Iterator[AgentText]:
-    entries = [("triggers", entry, entry) for entry in source.sequence("triggers")]
-    entries += [
-        ("transitions", entry, entry.get("trigger") if isinstance(entry, Mapping) else None)
-        for entry in source.sequence("transitions")
-    ]
-    for index, (field, whole, raw) in enumerate(entries):
-        path = source.at(f"{field}[{index}]")
-        trigger = Section(raw, file=source.file, path=path, findings=source.findings)
-        kind = trigger.required_text("type")
-        if kind != "agent_text":
-            trigger.warning("never_fires", "type", f"{kind} is not observed in a headless run")
-            continue
-        value = whole.get("to", True) if field == "transitions" else True
-        yield _agent_text(trigger, value)
+    for index, raw in enumerate(source.sequence("triggers")):
+        yield from _agent_text(raw, source, f"triggers[{index}]", value=True)
+    for index, raw in enumerate(source.sequence("transitions")):
+        path = f"transitions[{index}]"
+        transition = raw if isinstance(raw, Mapping) else {}
+        if transition.get("from") is not None:
+            source.error("unsupported", f"{path}.from", "is not supported; leave it out")
+        yield from _agent_text(transition.get("trigger"), source, f"{path}.trigger", value=transition.get("to", True))
 
 
-def _agent_text(trigger: Section, value: Any) -> AgentText:
+def _agent_text(raw: Any, source: Section, field: str, *, value: Any) -> Iterator[AgentText]:
+    trigger = Section(raw, file=source.file, path=source.at(field), findings=source.findings)
+    kind = trigger.required_text("type")
+    if kind != "agent_text":
+        trigger.warning("never_fires", "type", f"{kind} is not observed in a headless run")
+        return
     match = Section(trigger.get("match") or {}, file=trigger.file, path=trigger.at("match"), findings=trigger.findings)
     given = {name: text for name in ("equals", "contains", "regex") if (text := match.text(name)) is not None}
     if len(given) != 1:
@@ -137,10 +146,13 @@ def _agent_text(trigger: Section, value: Any) -> AgentText:
     if "regex" in given:
         try:
             re.compile(given["regex"])
-        except re.error as error:
+        except (re.error, OverflowError, RecursionError) as error:
             match.error("wrong_value", "regex", f"is not a regular expression: {error}")
             given = {"equals": ""}
-    return AgentText(agent=trigger.required_text("agent"), value=value, **given)
+    agent = trigger.required_text("agent")
+    trigger.get("ui_hidden")
+    trigger.report_rest()
+    yield AgentText(agent=agent, value=value, **given)
 
 
 def _exposures(section: Section) -> Iterator[tuple[str, tuple[str, ...]]]:
@@ -148,6 +160,9 @@ def _exposures(section: Section) -> Iterator[tuple[str, tuple[str, ...]]]:
     body = section.get("agents") or {}
     if isinstance(body, Mapping):
         entries = [(str(name), entry) for name, entry in body.items()]
+    elif not isinstance(body, list):
+        section.error("wrong_type", "agents", "must be a mapping or a list")
+        return
     else:
         entries = [
             (str(entry.get("agent_name") or entry.get("agent") or entry.get("name") or ""), entry)

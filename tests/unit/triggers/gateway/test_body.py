@@ -1,13 +1,17 @@
 """Bodies: strict JSON or a problem, never another error."""
 
+import asyncio
 import contextlib
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from starlette.requests import Request
+from starlette.types import Message
 
 from tests.unit.triggers.unhurried import unhurried
-from triggers.gateway.body import is_json, parse_json
+from triggers.gateway import body
+from triggers.gateway.body import is_json, parse_json, read_body
 from triggers.gateway.problems import ProblemError
 
 
@@ -38,3 +42,34 @@ def test_json_types() -> None:
     assert not is_json("text/json")
     assert not is_json("application/x-www-form-urlencoded")
     assert not is_json("")
+
+
+def request_of(*messages: Message) -> Request:
+    """The messages, and then silence."""
+    left = list(messages)
+
+    async def receive() -> Message:
+        return left.pop(0) if left else await asyncio.get_running_loop().create_future()
+
+    return Request({"type": "http", "headers": []}, receive)
+
+
+def chunk(content: bytes, *, more: bool) -> Message:
+    return {"type": "http.request", "body": content, "more_body": more}
+
+
+async def test_a_body_at_the_limit_is_read() -> None:
+    assert await read_body(request_of(chunk(b"ab", more=True), chunk(b"c", more=False)), 3) == b"abc"
+
+
+async def test_a_body_that_trickles_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(body, "READ_TIMEOUT_S", 0.01)
+    with pytest.raises(ProblemError) as refused:
+        await read_body(request_of(chunk(b"a", more=True)), 3)
+    assert refused.value.status == 408
+
+
+async def test_a_client_that_leaves_is_no_error_of_ours() -> None:
+    with pytest.raises(ProblemError) as refused:
+        await read_body(request_of(chunk(b"a", more=True), {"type": "http.disconnect"}), 3)
+    assert refused.value.status == 400

@@ -171,4 +171,3 @@ def test_a_long_grace_is_worked_off_in_portions_without_a_loss() -> None:
 
     fired = [*first.fire, *second.fire, *third.fire]
     assert fired == [START + timedelta(seconds=number) for number in range(2501)]
-

@@ -1,0 +1,42 @@
+"""The settings table of the README, made from the settings themselves.
+
+Run it after a change of `workers/settings.py`: `.venv/bin/python -m ops.docs_settings`.
+"""
+
+from pathlib import Path
+from typing import Any
+
+from workers.settings import setting_fields, variable_name
+
+README = Path(__file__).resolve().parent.parent / "README.md"
+BEGIN = "<!-- settings: made by ops/docs_settings.py -->"
+END = "<!-- end of settings -->"
+
+
+def settings_table() -> str:
+    rows = [f"| `{variable_name(each)}` | {_default(each)} | {each.metadata['description']} |" for each in _settings()]
+    return "\n".join(["| variable | default | meaning |", "|---|---|---|", *rows])
+
+
+def with_table(readme: str) -> str:
+    """The text with today's table between the two marks."""
+    before, _, rest = readme.partition(BEGIN)
+    _, _, after = rest.partition(END)
+    return f"{before}{BEGIN}\n{settings_table()}\n{END}{after}"
+
+
+def _settings() -> list[Any]:
+    return sorted(setting_fields(), key=lambda each: bool(each.metadata["name"]))  # ours first, the inherited names last
+
+
+def _default(setting: Any) -> str:
+    shown: str = setting.metadata["shown"]
+    if shown:
+        return shown
+    if isinstance(setting.default, bool):
+        return "`1`" if setting.default else "`0`"
+    return f"`{setting.default}`"
+
+
+if __name__ == "__main__":
+    README.write_text(with_table(README.read_text(encoding="utf-8")), encoding="utf-8")

@@ -1,0 +1,101 @@
+"""kill -9 of a worker in the middle of a run: another one takes it over and no finished turn is asked again."""
+
+import asyncio
+import signal
+
+import pytest
+
+from tests.integration.stage import Stage, relay, until
+
+pytestmark = pytest.mark.chaos
+
+AGENTS = ["A", "B", "C", "D"]
+USAGE = {"input": 100, "output": 10}
+
+
+async def test_another_worker_resumes_after_the_lease(stage: Stage) -> None:
+    stage.package("Relay", relay("Relay", AGENTS))
+    stage.answers({agent: [{"text": agent, "delay_s": 0.6, "usage": USAGE}] for agent in AGENTS})
+    doomed = await stage.start_worker()
+    run_id = (await stage.accept("Relay")).run_id
+    await stage.turn_is(run_id, 2)
+
+    doomed.send_signal(signal.SIGKILL)
+    await doomed.wait()
+    killed_at = await stage.run(run_id)
+    await stage.start_worker()
+    run = await stage.reconciled_until_ended(run_id, within_s=stage.settings.lease_s * 3 + 10)
+
+    assert killed_at["state"] == "running"
+    assert (run["state"], run["turn"], run["worker_losses"], run["attempt"]) == ("succeeded", 4, 1, 1)
+    assert run["lease"]["token"] > killed_at["lease"]["token"]
+    turns = await stage.store.committed_turns(run_id, up_to=run["turn"])
+    assert [turn["agent"] for turn in turns] == AGENTS
+    # Finished turns are paid once; only the turn in flight may have been asked twice.
+    finished_before = AGENTS[: killed_at["turn"]]
+    asked = [row["agent"] for row in await stage.usage_rows(run_id)]
+    assert [agent for agent in asked if agent in finished_before] == finished_before
+    assert run["usage"]["input_tokens"] == USAGE["input"] * len(asked)
+
+
+async def test_a_paused_worker_that_wakes_after_its_lease_writes_nothing(stage: Stage) -> None:
+    stage.package("Relay", relay("Relay", AGENTS))
+    stage.answers({agent: [{"text": agent, "delay_s": 0.5, "usage": USAGE}] for agent in AGENTS})
+    paused = await stage.start_worker()
+    run_id = (await stage.accept("Relay")).run_id
+    await stage.turn_is(run_id, 1)
+
+    paused.send_signal(signal.SIGSTOP)
+    await stage.start_worker()
+    run = await stage.reconciled_until_ended(run_id, within_s=stage.settings.lease_s * 3 + 10)
+    paused.send_signal(signal.SIGCONT)
+    await until("the old owner sees that it lost the run", lambda: _says(stage, "run_left_to_its_new_owner"))
+
+    assert (run["state"], run["turn"]) == ("succeeded", 4)
+    assert await stage.run(run_id) == run
+    tokens = [turn["token"] for turn in await stage.store.committed_turns(run_id, up_to=4)]
+    assert tokens == sorted(tokens)
+
+
+async def test_a_wiped_redis_loses_no_accepted_run(stage: Stage) -> None:
+    from redis.asyncio import Redis
+
+    stage.package("Relay", relay("Relay", ["A"]))
+    accepted = [await stage.accept("Relay") for _ in range(20)]
+    await asyncio.wait_for(stage.wakeups.drained(), 10)
+
+    redis = Redis.from_url(stage.settings.redis_url or "")
+    waiting = await redis.llen(stage.settings.queue)  # type: ignore[misc]  # typed for both clients at once
+    await redis.delete(stage.settings.queue)
+    await redis.aclose()
+    await stage.start_worker()
+    runs = [await stage.reconciled_until_ended(each.run_id) for each in accepted]
+
+    assert waiting == 20
+    assert {run["state"] for run in runs} == {"succeeded"}
+    assert [len(await stage.usage_rows(run["_id"])) for run in runs] == [1] * 20
+
+
+async def test_a_run_that_kills_its_worker_each_time_is_parked_and_others_proceed(stage: Stage) -> None:
+    poison = relay("Poison", ["A"])
+    poison["tools"] = {"tools": [{"agent": "A", "file": "die.py", "function": "die"}]}
+    poison["tools/die.py"] = "import os, signal\n\ndef die():\n    os.kill(os.getpid(), signal.SIGKILL)\n"
+    stage.package("Poison", poison)
+    stage.package("Relay", relay("Relay", ["B"]))
+    stage.answers({"A": [{"tool_calls": [{"name": "die"}]}] * 10, "B": [{"text": "fine"}]})
+    poisoned = (await stage.accept("Poison")).run_id
+    # Four workers were lost to it already: the story of the first four is the one told here.
+    await stage.store.runs.update_one({"_id": poisoned}, {"$set": {"worker_losses": 4}})
+    victim = await stage.start_worker()
+    await asyncio.wait_for(victim.wait(), 20)
+
+    await stage.start_worker()
+    other = (await stage.accept("Relay")).run_id
+    parked = await stage.reconciled_until_ended(poisoned, within_s=20)
+
+    assert (await stage.ended(other))["state"] == "succeeded"
+    assert (parked["state"], parked["outcome"]["kind"]) == ("parked", "worker_lost")
+
+
+async def _says(stage: Stage, event: str) -> bool:
+    return event in stage.log(0)

@@ -1,0 +1,120 @@
+"""The exporter role on a real store: its numbers are the store's, also right after a restart."""
+
+import asyncio
+import signal
+from asyncio.subprocess import Process
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+
+import httpx
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from ops.free_ports import free_address
+from ops.supervisor import role_command
+from tests.integration.stage import Stage, relay, until
+from workers.settings import Address, as_environment
+
+pytestmark = pytest.mark.integration
+
+Series = dict[tuple[str, frozenset[tuple[str, str]]], float]
+
+
+@asynccontextmanager
+async def exporter(stage: Stage, address: Address, **changes: object) -> AsyncIterator[Process]:
+    settings = replace(stage.settings, metrics_listen=address, **changes)  # type: ignore[arg-type] -- a test's shorthand
+    process = await asyncio.create_subprocess_exec(*role_command("exporter"), env=as_environment(settings))
+    try:
+        yield process
+    finally:
+        if process.returncode is None:
+            process.send_signal(signal.SIGTERM)
+        assert await asyncio.wait_for(process.wait(), 15) == 0
+
+
+async def scraped(address: Address) -> Series:
+    async def answer() -> str:
+        try:
+            async with httpx.AsyncClient() as client:
+                text = (await client.get(f"http://{address}/metrics")).text
+        except httpx.TransportError:
+            return ""
+        return text if "unattended_runs_queued" in text else ""
+
+    text: str = await until("the exporter shows the store", answer)
+    return {
+        (sample.name, frozenset(sample.labels.items())): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
+def value(series: Series, name: str, **labels: str) -> float:
+    return series[f"unattended_{name}", frozenset(labels.items())]
+
+
+async def test_numbers_are_the_stores_and_survive_a_restart(stage: Stage) -> None:
+    stage.package("Relay", relay("Relay", ["A", "B"]))
+    usage = {"input": 100, "cached_input": 30, "output": 10, "reasoning": 4}
+    stage.answers({}, default={"text": "ok", "usage": usage})
+    await stage.start_worker()
+    for app in ("acme", "acme", "globex"):
+        await stage.ended((await stage.accept("Relay", app_id=app)).run_id)
+    await stage.accept("Relay", wake=False)
+    address = free_address()
+
+    async with exporter(stage, address):
+        first = await scraped(address)
+    async with exporter(stage, address):
+        second = await scraped(address)
+
+    labels = {"app": "acme", "workflow": "Relay", "model": "script", "provider": "script"}
+    assert value(first, "runs_total", app="acme", workflow="Relay", trigger="api", outcome="completed") == 2
+    assert value(first, "runs_total", app="globex", workflow="Relay", trigger="api", outcome="completed") == 1
+    assert value(first, "input_tokens_total", **labels) == 400
+    assert value(first, "cached_input_tokens_total", **labels) == 120
+    assert value(first, "output_tokens_total", **labels) == 40
+    assert value(first, "reasoning_tokens_total", **labels) == 16
+    assert value(first, "cost_usd_total", **labels) == pytest.approx(4 * (100 * 1.0 + 10 * 2.0) / 1e6)
+    assert value(first, "model_calls_total", ok="true", **labels) == 4
+    assert value(first, "agent_input_tokens_total", workflow="Relay", agent="A") == 300
+    assert value(first, "runs_queued", hold="") == 1
+    age = ("unattended_oldest_queued_age_seconds", frozenset[tuple[str, str]]())
+    assert {key: number for key, number in second.items() if key != age} == {
+        key: number for key, number in first.items() if key != age
+    }
+
+
+async def test_apps_beyond_the_cap_are_one_series(stage: Stage) -> None:
+    stage.package("Relay", relay("Relay", ["A"]))
+    await stage.start_worker()
+    for app in ("a", "b", "c", "d"):
+        await stage.ended((await stage.accept("Relay", app_id=app)).run_id)
+    address = free_address()
+
+    async with exporter(stage, address, max_app_labels=2):
+        series = await scraped(address)
+
+    counts = {
+        dict(labels)["app"]: number for (name, labels), number in series.items() if name == "unattended_runs_total"
+    }
+    assert counts == {"a": 1, "b": 1, "_other": 2}
+
+
+async def test_a_taken_port_is_one_line(stage: Stage) -> None:
+    address = free_address()
+    async with exporter(stage, address):
+        await scraped(address)
+
+        settings = replace(stage.settings, metrics_listen=address)
+        second = await asyncio.create_subprocess_exec(
+            *role_command("exporter"), env=as_environment(settings), stderr=asyncio.subprocess.PIPE
+        )
+        _, complaint = await second.communicate()
+
+    assert second.returncode == 2
+    assert complaint.decode().splitlines()[-1] == (
+        f"unattended: {address} is taken by another process; stop it or set UNATTENDED_METRICS_LISTEN"
+    )
+    assert "Traceback" not in complaint.decode()

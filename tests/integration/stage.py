@@ -1,0 +1,175 @@
+"""A stage for worker tests: packages in a folder, real worker processes, and a scheduler's reconciler on call."""
+
+import asyncio
+import os
+import signal
+import time
+from asyncio.subprocess import Process
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import yaml
+from ulid import ULID
+
+from ops.supervisor import role_command
+from workers.celery import celery_config
+from workers.reconciler import Reconciler
+from workers.run import Accepted, RunRequest, TriggerEvent
+from workers.run_store import RunStore
+from workers.settings import Address, Settings, as_environment
+from workers.wakeups import Wakeups, celery_publisher
+
+Document = dict[str, Any]
+ENDED = {"succeeded", "failed", "cancelled", "parked", "needs_human"}
+
+
+async def until(what: str, condition: Callable[[], Awaitable[Any]], *, within_s: float = 30) -> Any:
+    """Polls a named condition; returns its first truthy value."""
+    give_up_at = time.monotonic() + within_s
+    while not (value := await condition()):
+        assert time.monotonic() < give_up_at, f"not within {within_s} s: {what}"
+        await asyncio.sleep(0.03)
+    return value
+
+
+def write_package(folder: Path, name: str, files: Mapping[str, Any]) -> Path:
+    """`files` maps a stem to its data, and tools/x.py to source text."""
+    package = folder / name
+    for stem, body in files.items():
+        path = package / (stem if stem.endswith(".py") else f"{stem}.yaml")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(body if isinstance(body, str) else yaml.safe_dump(body), encoding="utf-8")
+    return package
+
+
+def relay(name: str, agents: list[str], **orchestrator: Any) -> dict[str, Any]:
+    """A package in which each agent speaks once, in order."""
+    rules = [
+        {"source_agent": one, "target_agent": after, "handoff_type": "after_work"}
+        for one, after in zip(agents, [*agents[1:], "terminate"], strict=True)
+    ]
+    return {
+        "orchestrator": {"workflow_name": name, "initial_agent": agents[0], **orchestrator},
+        "agents": {"agents": [{"name": agent, "system_message": f"You are {agent}."} for agent in agents]},
+        "handoffs": {"handoff_rules": rules},
+    }
+
+
+class Stage:
+    def __init__(self, settings: Settings, store: RunStore, folder: Path) -> None:
+        self.folder = folder
+        self.store = store
+        (folder / "packages").mkdir(parents=True, exist_ok=True)
+        self.settings = replace(
+            settings,
+            packages=(folder / "packages",),
+            models=folder / "models.yaml",
+            metrics_listen=Address("127.0.0.1", 0),
+            concurrency=64,
+            environ=dict(os.environ),
+        )
+        self.answers({}, default={"text": "ok", "usage": {"input": 10, "output": 2}})
+        self.workers: list[Process] = []
+        self.wakeups = Wakeups(celery_publisher(_app(self.settings)))
+        self.wakeups.start()
+
+    def package(self, name: str, files: Mapping[str, Any]) -> None:
+        write_package(self.folder / "packages", name, files)
+
+    def answers(self, by_agent: Mapping[str, Any], *, default: Any = None) -> None:
+        self._write("answers.yaml", {"answers": dict(by_agent), "default": default})
+        self.models({"default": {"provider": "script", "file": "answers.yaml"}})
+
+    def models(self, models: Mapping[str, Any]) -> None:
+        prices = [{"provider": "*", "model": "*", "input": 1.0, "output": 2.0}]
+        self._write("models.yaml", {"models": dict(models), "prices": prices})
+
+    def _write(self, name: str, data: Any) -> None:
+        (self.folder / name).write_text(yaml.safe_dump(data), encoding="utf-8")
+
+    async def start_worker(self, **changes: Any) -> Process:
+        log = (self.folder / f"worker-{len(self.workers)}.log").open("ab")
+        environment = as_environment(replace(self.settings, **changes))
+        process = await asyncio.create_subprocess_exec(
+            *role_command("worker"), env=environment, stdout=log, stderr=log, cwd=self.folder
+        )
+        log.close()
+        self.workers.append(process)
+        await until("the worker is ready", lambda: self._says("worker_ready", len(self.workers) - 1))
+        return process
+
+    async def _says(self, event: str, worker: int) -> bool:
+        assert self.workers[worker].returncode is None, self.log(worker)
+        return event in self.log(worker)
+
+    def log(self, worker: int = 0) -> str:
+        return (self.folder / f"worker-{worker}.log").read_text(encoding="utf-8")
+
+    async def accept(self, workflow: str, *, app_id: str = "acme", wake: bool = True, **request: Any) -> Accepted:
+        event = TriggerEvent("api", "test", str(ULID()), fired_at=datetime.now(UTC))
+        accepted = await self.store.insert(RunRequest(app_id, workflow, event, **request))
+        if wake:
+            self.wakeups.send(accepted.run_id)
+        return accepted
+
+    async def run(self, run_id: str) -> Document:
+        document = await self.store.find(run_id)
+        assert document is not None
+        return document
+
+    async def ended(self, run_id: str, *, within_s: float = 30) -> Document:
+        async def has_ended() -> Document | None:
+            document = await self.run(run_id)
+            return document if document["state"] in ENDED else None
+
+        document: Document = await until(f"{run_id} ends", has_ended, within_s=within_s)
+        return document
+
+    async def turn_is(self, run_id: str, number: int) -> None:
+        async def reached() -> bool:
+            return bool((await self.run(run_id))["turn"] >= number)
+
+        await until(f"turn {number} of {run_id} is committed", reached)
+
+    async def agents_of(self, run_id: str) -> list[str]:
+        run = await self.run(run_id)
+        return [turn["agent"] for turn in await self.store.committed_turns(run_id, up_to=run["turn"])]
+
+    async def usage_rows(self, run_id: str) -> list[Document]:
+        rows: list[Document] = await self.store.database["usage"].find({"run_id": run_id}).sort("at", 1).to_list(None)
+        return rows
+
+    def reconciler(self) -> Reconciler:
+        return Reconciler(self.store, self.wakeups, self.settings.republish_after_s)
+
+    async def reconciled_until_ended(self, run_id: str, *, within_s: float = 30) -> Document:
+        """What the scheduler role does beside its ticks, until the run has ended."""
+        reconciler = self.reconciler()
+
+        async def has_ended() -> Document | None:
+            await reconciler.run_pass()
+            document = await self.run(run_id)
+            return document if document["state"] in ENDED else None
+
+        document: Document = await until(f"{run_id} ends", has_ended, within_s=within_s)
+        return document
+
+    async def close(self) -> None:
+        for process in self.workers:
+            if process.returncode is None:
+                process.send_signal(signal.SIGKILL)
+        for process in self.workers:
+            await process.wait()
+        await self.wakeups.stop()
+
+
+def _app(settings: Settings) -> Any:
+    """An app of the test's own: the product's is one per process, and tests have many brokers."""
+    from celery import Celery
+
+    app = Celery("stage", set_as_current=False)
+    app.conf.update(celery_config(settings))
+    return app

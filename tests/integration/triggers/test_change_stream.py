@@ -1,0 +1,409 @@
+"""Watchers against a real replica set: nothing missed, nothing twice, whatever happens to stream or watcher."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from bson.datetime_ms import DatetimeMS
+from prometheus_client import CollectorRegistry
+from pymongo.asynchronous.collection import AsyncCollection
+from pymongo.asynchronous.database import AsyncDatabase
+from ulid import ULID
+
+from tests.integration.triggers.waiting import until
+from tests.trigger_packages import package_with
+from triggers.acceptance import Acceptance
+from triggers.change_stream.intake import Intake
+from triggers.change_stream.keeper import Keeper
+from triggers.change_stream.metrics import StreamMetrics
+from triggers.change_stream.source import Source
+from triggers.change_stream.store import StreamStore
+from triggers.change_stream.watcher import Watcher
+from workers.run_store import RunStore
+from workflows.package.models import Package
+from workflows.package.trigger_specs import ChangeSpec
+
+pytestmark = pytest.mark.integration
+
+LEASE_S = 1.5
+Document = dict[str, Any]
+
+
+class Bench:
+    """What is shared by the watchers of one test: the shop's database, the packages, the runs."""
+
+    def __init__(self, store: RunStore, acceptance: Acceptance) -> None:
+        self.store = store
+        self.shop: AsyncDatabase[Document] = store.database.client[f"shop_{ULID()}".lower()]
+        self.orders: AsyncCollection[Document] = self.shop["orders"]
+        self.streams: AsyncCollection[Document] = store.database["streams"]
+        self.packages: dict[str, Package] = {}
+        self.registry = CollectorRegistry()
+        self._acceptance = acceptance
+        self._metrics = StreamMetrics(self.registry)
+        self.declare({})
+
+    def spec(self, **changes: Any) -> ChangeSpec:
+        given = {
+            "name": "paid",
+            "database": self.shop.name,
+            "collection": "orders",
+            "apps": ("acme",),
+            "input": {"order": "=documentKey._id"},
+            **changes,
+        }
+        return ChangeSpec.model_validate(given)
+
+    def declare(self, *changes: Document) -> None:
+        self.packages = package_with(*(self.spec(**each) for each in changes), name="Orders")
+
+    def watcher(self) -> Watcher:
+        store = StreamStore(self.store.database, owner=str(ULID()), lease_s=LEASE_S)
+
+        def keeper_for(database: str, watches: Any) -> Keeper:
+            return Keeper(
+                database,
+                watches,
+                source=Source(self.store.database.client, database),
+                store=store,
+                intake=Intake(self._acceptance, self._metrics),
+                metrics=self._metrics,
+                lease_s=LEASE_S,
+            )
+
+        return Watcher(keeper_for, packages=lambda: self.packages, own_database=self.store.database.name)
+
+    @asynccontextmanager
+    async def watching(self) -> AsyncIterator[asyncio.Task[None]]:
+        """From when it has a position to when it has stopped."""
+        stop = asyncio.Event()
+        task = asyncio.create_task(self.watcher().run(stop))
+        try:
+            await until(self._has_position, "a first position")
+            yield task
+        finally:
+            stop.set()
+            await asyncio.gather(task, return_exceptions=True)
+
+    async def _has_position(self) -> bool:
+        found = await self.streams.find_one({"_id": self.shop.name})
+        return found is not None and (found["resume_token"] is not None or found["state"] == "suspended")
+
+    async def stream(self) -> Document:
+        found = await self.streams.find_one({"_id": self.shop.name})
+        assert found is not None
+        return found
+
+    async def run_inputs(self) -> list[Any]:
+        return sorted(run["input"]["order"] for run in await self.store.list())
+
+    async def saw(self, *orders: Any) -> None:
+        async def condition() -> bool:
+            return len(await self.run_inputs()) >= len(orders)
+
+        await until(condition, f"runs for {len(orders)} orders")
+        assert await self.run_inputs() == sorted(orders)
+
+    def metric(self, name: str, **labels: str) -> float | None:
+        return self.registry.get_sample_value(f"unattended_{name}", labels)
+
+    async def reaches(self, condition: Callable[[Document], bool], what: str) -> None:
+        async def check() -> bool:
+            return condition(await self.stream())
+
+        await until(check, what)
+
+
+@pytest.fixture
+async def bench(store: RunStore, acceptance: Acceptance) -> AsyncIterator[Bench]:
+    bench = Bench(store, acceptance)
+    yield bench
+    await store.database.client.drop_database(bench.shop.name)
+
+
+async def test_an_inserted_document_becomes_a_run_with_what_the_trigger_maps(bench: Bench, store: RunStore) -> None:
+    bench.declare(
+        {
+            "apps": (),
+            "app_id": "=fullDocument.tenant",
+            "input": {"order": "=documentKey._id", "source": "shop"},
+            "message": "=fullDocument.text",
+        }
+    )
+    async with bench.watching():
+        await bench.orders.insert_one({"_id": 1, "tenant": "globex", "text": "hello"})
+        await bench.saw(1)
+
+    run = (await store.list())[0]
+    assert run["app_id"] == "globex"
+    assert run["input"] == {"order": 1, "source": "shop"}
+    assert run["message"] == "hello"
+    assert run["trigger"]["type"] == "database_condition"
+    assert run["trigger"]["id"].startswith("82")
+
+
+async def test_only_events_that_hold_start_a_run(bench: Bench) -> None:
+    bench.declare({"when": "fullDocument.status == 'paid'", "operations": ["insert", "update"]})
+    async with bench.watching():
+        await bench.orders.insert_one({"_id": 1, "status": "new"})
+        await bench.orders.insert_one({"_id": 2, "status": "paid"})
+        await bench.orders.insert_one({"_id": 4, "status": "new"})
+        await bench.shop["others"].insert_one({"_id": 5, "status": "paid"})
+        await bench.saw(2)
+        await bench.orders.update_one({"_id": 1}, {"$set": {"status": "paid"}})
+        await bench.orders.delete_one({"_id": 4})
+        await bench.saw(1, 2)
+
+
+async def test_one_event_starts_one_run_for_each_app_and_trigger(bench: Bench, store: RunStore) -> None:
+    bench.declare({"apps": ("acme", "globex")}, {"name": "second"})
+    async with bench.watching():
+        await bench.orders.insert_one({"_id": 1})
+        await bench.saw(1, 1, 1)
+
+    names = sorted((run["trigger"]["name"], run["app_id"]) for run in await store.list())
+    assert names == [("paid", "acme"), ("paid", "globex"), ("second", "acme")]
+
+
+async def test_what_happens_while_no_watcher_runs_is_delivered_by_the_next_one(bench: Bench) -> None:
+    bench.declare({})
+    async with bench.watching():
+        await bench.orders.insert_one({"_id": 1})
+        await bench.saw(1)
+
+    await bench.orders.insert_many([{"_id": number} for number in range(2, 200)])
+
+    async with bench.watching():
+        await bench.saw(*range(1, 200))
+
+
+async def test_a_crash_before_the_first_event_loses_nothing(bench: Bench) -> None:
+    bench.declare({})
+    async with bench.watching() as task:
+        task.cancel()
+        await asyncio.wait([task])
+        await bench.orders.insert_one({"_id": 1})
+
+    async with bench.watching():
+        await bench.saw(1)
+
+
+async def test_events_that_come_again_start_nothing(bench: Bench) -> None:
+    bench.declare({})
+    async with bench.watching():
+        start = (await bench.stream())["resume_token"]
+        await bench.orders.insert_many([{"_id": number} for number in range(20)])
+        await bench.saw(*range(20))
+
+    await bench.streams.update_one({}, {"$set": {"resume_token": start}})
+    async with bench.watching():
+        await bench.orders.insert_one({"_id": 20})
+        await bench.saw(*range(21))
+
+    assert bench.metric("duplicates_dropped_total", trigger="Orders/paid") == 20
+
+
+async def test_two_watchers_have_one_owner_and_the_other_takes_over_when_it_dies(bench: Bench) -> None:
+    bench.declare({})
+    async with bench.watching() as first:
+        owner = (await bench.stream())["lease"]["owner"]
+        async with bench.watching():
+            await bench.orders.insert_many([{"_id": number} for number in range(10)])
+            await bench.saw(*range(10))
+            assert (await bench.stream())["lease"]["owner"] == owner
+            assert bench.metric("duplicates_dropped_total", trigger="Orders/paid") is None
+
+            first.cancel()  # as a kill: nothing is saved, no lease is given back
+            await asyncio.wait([first])
+            await bench.orders.insert_one({"_id": 10})
+            await bench.saw(*range(11))
+            assert (await bench.stream())["lease"]["owner"] != owner
+
+
+async def test_a_watcher_that_stops_gives_the_stream_back_at_once(bench: Bench) -> None:
+    bench.declare({})
+    async with bench.watching():
+        pass
+
+    assert (await bench.stream())["lease"]["owner"] is None
+
+
+async def test_an_owner_that_lost_its_lease_cannot_move_the_position(bench: Bench) -> None:
+    bench.declare({})
+    async with bench.watching():
+        lease = {"owner": "other", "until": datetime(2999, 1, 1, tzinfo=UTC)}
+        await bench.streams.update_one({}, {"$set": {"lease": lease, "resume_token": {"_data": "theirs"}}})
+        await bench.orders.insert_one({"_id": 1})
+        await bench.saw(1)
+
+        async def noticed() -> bool:
+            return bench.metric("stream_state", stream=bench.shop.name) == 0
+
+        await until(noticed, "the owner noticed that it is none")
+
+    assert (await bench.stream())["resume_token"] == {"_data": "theirs"}
+
+
+async def test_a_quiet_streams_position_moves_on(bench: Bench) -> None:
+    bench.declare({})
+    async with bench.watching():
+        before = (await bench.stream())["resume_token"]
+        await bench.shop["others"].insert_one({"_id": 1})
+
+        await bench.reaches(lambda stream: stream["resume_token"]["_data"] > before["_data"], "a newer position")
+
+    assert await bench.run_inputs() == []
+
+
+async def test_events_that_cannot_be_mapped_stop_neither_the_stream_nor_other_triggers(bench: Bench) -> None:
+    bench.declare(
+        {"apps": (), "app_id": "=fullDocument.tenant"},
+        {"name": "numbers", "input": {"order": "=abs(documentKey._id)"}},
+    )
+    async with bench.watching():
+        await bench.orders.insert_one({"_id": 1})  # no tenant
+        await bench.orders.insert_one({"_id": "text", "tenant": "acme"})  # no number
+        await bench.orders.insert_one({"_id": 3, "tenant": {"not": "text"}, "odd": DatetimeMS(10**15)})
+        await bench.orders.insert_one({"_id": 4, "tenant": "acme"})
+
+        async def four_and_text() -> bool:
+            return len(await bench.store.list()) == 5
+
+        await until(four_and_text, "all other runs")
+
+    assert bench.metric("stream_events_skipped_total", trigger="Orders/paid", reason="unmappable") == 2
+    assert bench.metric("stream_events_skipped_total", trigger="Orders/numbers", reason="unmappable") == 1
+
+
+async def test_drop_rename_and_drop_of_the_database_do_not_stop_the_stream(bench: Bench) -> None:
+    bench.declare({})
+    async with bench.watching():
+        await bench.orders.insert_one({"_id": 1})
+        await bench.orders.drop()
+        await bench.orders.insert_one({"_id": 2})
+        await bench.orders.rename("old_orders")
+        await bench.orders.insert_one({"_id": 3})
+        await bench.saw(1, 2, 3)
+        await bench.store.database.client.drop_database(bench.shop.name)
+        await bench.orders.insert_one({"_id": 4})
+        await bench.saw(1, 2, 3, 4)
+
+
+async def test_a_new_trigger_joins_the_stream_without_a_gap(bench: Bench) -> None:
+    bench.declare({})
+    async with bench.watching():
+        await bench.orders.insert_one({"_id": 1})
+        await bench.saw(1)
+        bench.declare({}, {"name": "refunds", "collection": "refunds"})
+
+        async def joined() -> bool:
+            await bench.shop["refunds"].insert_one({})
+            return any(run["trigger"]["name"] == "refunds" for run in await bench.store.list())
+
+        await until(joined, "a run by the new trigger")
+
+    assert bench.metric("stream_gaps_total", stream=bench.shop.name) is None
+
+
+async def test_other_triggers_after_a_restart_resume_although_the_last_event_no_longer_matches(bench: Bench) -> None:
+    bench.declare({})
+    async with bench.watching():
+        start = (await bench.stream())["resume_token"]
+        await bench.orders.insert_one({"_id": 1})
+        await bench.saw(1)
+    async with await bench.shop.watch(start_after=start) as stream:
+        event = await stream.next()
+    await bench.streams.update_one(
+        {}, {"$set": {"resume_token": event["_id"], "token_time": event["clusterTime"], "lease": {}}}
+    )
+    await bench.shop["refunds"].insert_one({"_id": 2})
+
+    bench.declare({"collection": "refunds"})
+    async with bench.watching():
+        await bench.saw(1, 2)
+
+    assert (await bench.stream())["gaps"] == []
+
+
+@pytest.mark.parametrize("data", ["82", "no hex", "820000000000000000000000000000000000000000"])
+async def test_a_position_that_is_lost_suspends_the_stream_with_the_gap_and_without_a_hot_loop(
+    bench: Bench, data: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    bench.declare({})
+    async with bench.watching():
+        pass
+    await bench.streams.update_one({}, {"$set": {"resume_token": {"_data": data}}})
+    await bench.orders.insert_one({"_id": 1})
+
+    async with bench.watching():
+        await bench.reaches(lambda stream: stream["state"] == "suspended", "suspended")
+        until_now = (await bench.stream())["lease"]["until"]
+        await bench.reaches(lambda stream: stream["lease"]["until"] > until_now, "still looked after")
+
+        stream = await bench.stream()
+        assert len(stream["gaps"]) == 1
+        assert stream["gaps"][0]["reason"] == "history_lost"
+        assert stream["gaps"][0]["from"] == stream["token_saved_at"]
+        assert stream["gaps"][0]["to"] is None
+        assert bench.metric("stream_state", stream=bench.shop.name) == 2
+        assert bench.metric("stream_gaps_total", stream=bench.shop.name) == 1
+        assert [record.message for record in caplog.records].count("stream_suspended") == 1
+    assert await bench.run_inputs() == []
+
+
+async def test_a_lost_position_goes_on_from_now_when_every_trigger_says_so_and_the_gap_is_recorded(
+    bench: Bench,
+) -> None:
+    bench.declare({"on_history_lost": "resume_now"})
+    async with bench.watching():
+        pass
+    await bench.streams.update_one({}, {"$set": {"resume_token": {"_data": "82"}}})
+    await bench.orders.insert_one({"_id": 1})
+
+    async with bench.watching():
+        await bench.reaches(
+            lambda stream: stream["state"] == "running" and stream["resume_token"] not in (None, {"_data": "82"}),
+            "a new position",
+        )
+        await bench.orders.insert_one({"_id": 2})
+        await bench.saw(2)
+
+    gaps = (await bench.stream())["gaps"]
+    assert len(gaps) == 1
+    assert gaps[0]["from"] < gaps[0]["to"]
+
+
+async def test_an_event_too_large_to_be_delivered_is_passed_over_and_recorded(bench: Bench) -> None:
+    bench.declare({"operations": ["insert", "update"]})
+    async with bench.watching():
+        await bench.orders.insert_one({"_id": 1})
+        await bench.saw(1)
+    await bench.orders.insert_one({"_id": 2})
+    await bench.orders.insert_one({"_id": 3})
+    # What changed and the whole document are in one event: 18 MB.
+    await bench.orders.update_one({"_id": 2}, {"$set": {"text": "x" * 9 * 1024 * 1024}})
+    await bench.orders.insert_one({"_id": 4})
+
+    async with bench.watching():
+        await bench.saw(1, 2, 3, 4)
+
+    gaps = (await bench.stream())["gaps"]
+    assert [gap["reason"] for gap in gaps] == ["event_too_large"]
+
+
+async def test_triggers_on_our_own_collections_or_without_an_app_are_refused_and_said_once(
+    bench: Bench, store: RunStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    bench.declare(
+        {"name": "loop", "database": store.database.name, "collection": "runs"}, {"name": "nobody", "apps": ()}, {}
+    )
+    async with bench.watching():
+        await bench.orders.insert_one({"_id": 1})
+        await bench.saw(1)
+
+    inactive = [record for record in caplog.records if record.message == "change_trigger_inactive"]
+    assert len(inactive) == 2
+    assert await store.database["streams"].count_documents({}) == 1

@@ -1,0 +1,98 @@
+"""MongoDB dies and comes back: scheduler and watcher go on from where they were."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import psutil
+import pytest
+from prometheus_client import CollectorRegistry
+
+from ops.embedded.servers import embedded_servers
+from tests.integration.triggers.conftest import Noted
+from tests.integration.triggers.waiting import until
+from tests.trigger_packages import package_with
+from triggers.acceptance import Acceptance
+from triggers.change_stream.metrics import StreamMetrics
+from triggers.change_stream.serve import keeper_factory
+from triggers.change_stream.watcher import Watcher
+from triggers.role import TriggerGround
+from triggers.schedule.metrics import ScheduleMetrics
+from triggers.schedule.scheduler import Scheduler
+from triggers.schedule.store import ScheduleStore
+from triggers.service_loop import repeat
+from workers.run_store import RunStore, connect
+from workers.settings import Settings
+from workers.wakeups import Wakeups
+from workflows.package.catalog import Catalog
+from workflows.package.trigger_specs import ChangeSpec, ScheduleSpec
+
+pytestmark = pytest.mark.integration
+
+PACKAGES = package_with(
+    ScheduleSpec.model_validate({"name": "fast", "every": "1s", "overlap": "allow", "apps": ("acme",)}),
+    ChangeSpec(name="order", database="shop", collection="orders", apps=("acme",), input={"id": "=documentKey._id"}),
+)
+
+
+@pytest.fixture
+async def ground(tmp_path: Path) -> AsyncIterator[TriggerGround]:
+    async with embedded_servers(tmp_path, redis=False) as services:
+        database = connect(services.mongodb_url or "", database="unattended")
+        store = RunStore(database)
+        await store.ensure_indexes()
+        settings = Settings(mongodb_url=services.mongodb_url, lease_s=3)
+        wakeups = Wakeups(lambda _: None)
+        yield TriggerGround(settings, database, store, Acceptance(store, Noted()), Catalog(()), wakeups)
+        await database.client.close()
+
+
+def kill_mongod(data_dir: Path) -> None:
+    """The one that this test started."""
+    mine = [
+        child
+        for child in psutil.Process().children(recursive=True)
+        if child.name().startswith("mongod") and any(str(data_dir) in part for part in child.cmdline())
+    ]
+    assert mine, "mongod is among our children"
+    for process in mine:
+        process.kill()
+
+
+async def test_no_tick_and_no_change_is_lost_when_mongodb_is_killed(ground: TriggerGround, tmp_path: Path) -> None:
+    stop = asyncio.Event()
+    schedules = ScheduleStore(ground.database)
+    scheduler = Scheduler(
+        schedules,
+        runs=ground.store,
+        acceptance=ground.acceptance,
+        packages=lambda: PACKAGES,
+        metrics=ScheduleMetrics(CollectorRegistry()),
+    )
+    keeper_for = keeper_factory(ground, StreamMetrics(CollectorRegistry()))
+    watcher = Watcher(keeper_for, packages=lambda: PACKAGES, own_database="unattended")
+    orders = ground.database.client["shop"]["orders"]
+
+    async def position() -> bool:
+        return await ground.database["streams"].count_documents({"resume_token": {"$ne": None}}) == 1
+
+    async def all_there() -> bool:
+        changes = await ground.database["runs"].distinct("input.id", {"trigger.name": "order"})
+        ticks = await ground.database["runs"].count_documents({"trigger.name": "fast"})
+        return changes == list(range(40)) and ticks >= 3
+
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(repeat(scheduler.tick, what="tick", stop=stop))
+        tasks.create_task(watcher.run(stop))
+        await until(position, "a first position")
+        for number in range(40):
+            if number == 20:
+                kill_mongod(tmp_path)
+            await orders.insert_one({"_id": number})
+        await until(all_there, "all changes and some ticks", within_s=60)
+        stop.set()
+
+    nominal = sorted([run["trigger"]["nominal_at"] async for run in ground.store.runs.find({"trigger.name": "fast"})])
+    seconds = [round((each - nominal[0]).total_seconds()) for each in nominal]
+    assert seconds == list(range(len(nominal)))
+    assert await ground.database["runs"].count_documents({"trigger.name": "order"}) == 40

@@ -1,0 +1,168 @@
+"""Ownership on a real MongoDB: one owner at a time, and a stale one cannot write."""
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from workers.ownership import Ownership
+from workers.run import Accepted, Claim, LeaseLostError, RunRequest, RunState, TriggerEvent
+from workers.run_store import RunStore
+from workers.storable import NotStorableError
+
+pytestmark = pytest.mark.integration
+
+TURN = {"agent": "Writer", "text": "hello"}
+OUTCOME = {"kind": "completed", "reason": "", "error": None}
+
+
+def request(event_id: str = "1", **fields: Any) -> RunRequest:
+    event = TriggerEvent("webhook", "hook", event_id, fired_at=datetime.now(UTC))
+    return RunRequest("acme", "Digest", event, **fields)
+
+
+async def claimed(store: RunStore, owner: str = "first") -> Claim:
+    accepted = await store.insert(request())
+    claim = await Ownership(store, owner=owner, lease_s=30).claim(accepted.run_id)
+    assert claim is not None
+    return claim
+
+
+async def taken_over(store: RunStore, claim: Claim) -> Claim:
+    """What the reconciler and the next worker do after the lease ran out."""
+    await store.runs.update_one({"_id": claim.run_id}, {"$set": {"state": "queued", "lease.until": None}})
+    newer = await Ownership(store, owner="second", lease_s=30).claim(claim.run_id)
+    assert newer is not None
+    return newer
+
+
+async def test_fifty_requests_for_one_event_are_one_run(store: RunStore) -> None:
+    accepted: list[Accepted] = await asyncio.gather(*(store.insert(request()) for _ in range(50)))
+
+    assert len({each.run_id for each in accepted}) == 1
+    assert sum(each.created for each in accepted) == 1
+    assert await store.runs.count_documents({}) == 1
+
+
+async def test_the_same_event_for_another_app_is_another_run(store: RunStore) -> None:
+    event = TriggerEvent("webhook", "hook", "1", fired_at=datetime.now(UTC))
+
+    first = await store.insert(RunRequest("acme", "Digest", event))
+    second = await store.insert(RunRequest("globex", "Digest", event))
+
+    assert first.run_id != second.run_id
+    assert await store.find(first.run_id, app_id="globex") is None
+
+
+async def test_input_that_cannot_be_stored_is_refused_before_the_insert(store: RunStore) -> None:
+    with pytest.raises(NotStorableError, match=r"input\.number"):
+        await store.insert(request(input={"number": 2**70}))
+
+    assert await store.runs.count_documents({}) == 0
+
+
+async def test_of_many_claims_at_once_one_succeeds(store: RunStore) -> None:
+    run_id = (await store.insert(request())).run_id
+
+    claims = await asyncio.gather(*(Ownership(store, owner=f"w{n}", lease_s=30).claim(run_id) for n in range(30)))
+
+    assert [claim is not None for claim in claims].count(True) == 1
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"hold": "budget"},
+        {"state": "succeeded"},
+        {"state": "cancelled"},
+        {"state": "parked"},
+        {"not_before": datetime.now(UTC) + timedelta(hours=1)},
+    ],
+    ids=["held", "succeeded", "cancelled", "parked", "not due"],
+)
+async def test_a_run_that_may_not_start_is_not_claimed(store: RunStore, change: dict[str, Any]) -> None:
+    run_id = (await store.insert(request())).run_id
+    await store.runs.update_one({"_id": run_id}, {"$set": change})
+
+    assert await Ownership(store, owner="w", lease_s=30).claim(run_id) is None
+
+
+async def test_each_claim_gets_a_higher_token(store: RunStore) -> None:
+    first = await claimed(store)
+
+    second = await taken_over(store, first)
+
+    assert second.token > first.token
+
+
+async def test_a_stale_owner_cannot_commit_finish_requeue_or_pin(store: RunStore) -> None:
+    stale = await claimed(store)
+    await taken_over(store, stale)
+    ownership = Ownership(store, owner="first", lease_s=30)
+
+    for write in (
+        ownership.commit_turn(stale, number=1, turn=TURN, checkpoint={"context": {"by": "stale"}}),
+        ownership.finish(stale, RunState.SUCCEEDED, outcome=OUTCOME, usage={}),
+        ownership.requeue(stale, delay=timedelta(0), counts_as_attempt=True, reason=""),
+        ownership.pin_package(stale, "stale"),
+    ):
+        with pytest.raises(LeaseLostError):
+            await write
+
+    run = await store.find(stale.run_id)
+    assert run is not None
+    assert (run["state"], run["turn"], run["context"], run["attempt"]) == ("running", 0, {}, 1)
+    assert await store.committed_turns(stale.run_id, up_to=run["turn"]) == []
+
+
+async def test_a_stale_turn_neither_counts_nor_overwrites_the_newer_owners(store: RunStore) -> None:
+    stale = await claimed(store)
+    newer = await taken_over(store, stale)
+    ownership = Ownership(store, owner="any", lease_s=30)
+    await ownership.commit_turn(newer, number=1, turn={**TURN, "text": "newer"}, checkpoint={})
+
+    with pytest.raises(LeaseLostError):
+        await ownership.commit_turn(stale, number=1, turn={**TURN, "text": "stale"}, checkpoint={})
+
+    turns = await store.committed_turns(stale.run_id, up_to=1)
+    assert [turn["text"] for turn in turns] == ["newer"]
+
+
+async def test_what_a_dead_owner_left_uncommitted_is_replaced(store: RunStore) -> None:
+    dead = await claimed(store)
+    left_behind = {**TURN, "_id": f"{dead.run_id}:1", "run_id": dead.run_id, "number": 1, "token": dead.token}
+    await store.turns.insert_one({**left_behind, "text": "never committed"})
+    newer = await taken_over(store, dead)
+
+    await Ownership(store, owner="second", lease_s=30).commit_turn(newer, number=1, turn=TURN, checkpoint={})
+
+    assert [turn["text"] for turn in await store.committed_turns(dead.run_id, up_to=1)] == ["hello"]
+
+
+async def test_a_turn_is_committed_once_and_in_order(store: RunStore) -> None:
+    claim = await claimed(store)
+    ownership = Ownership(store, owner="first", lease_s=30)
+    await ownership.commit_turn(claim, number=1, turn=TURN, checkpoint={"next_agent": "Reader"})
+
+    for number in (1, 3):
+        with pytest.raises(LeaseLostError):
+            await ownership.commit_turn(claim, number=number, turn=TURN, checkpoint={})
+
+    run = await store.find(claim.run_id)
+    assert run is not None
+    assert (run["turn"], run["next_agent"]) == (1, "Reader")
+
+
+async def test_a_finished_run_keeps_its_token_and_never_changes(store: RunStore) -> None:
+    claim = await claimed(store)
+    ownership = Ownership(store, owner="first", lease_s=30)
+    await ownership.finish(claim, RunState.SUCCEEDED, outcome=OUTCOME, usage={"calls": 1})
+
+    with pytest.raises(LeaseLostError):
+        await ownership.finish(claim, RunState.FAILED, outcome=OUTCOME, usage={})
+
+    run = await store.find(claim.run_id)
+    assert run is not None
+    assert (run["state"], run["lease"]) == ("succeeded", {"owner": None, "token": claim.token, "until": None})
+    assert await ownership.claim(claim.run_id) is None

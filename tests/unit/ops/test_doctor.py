@@ -1,0 +1,189 @@
+import asyncio
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ops.doctor.checks import Check, one_line, would_break
+from ops.doctor.embedded import check_data_dir
+from ops.doctor.examine import check_settings, examine
+from ops.doctor.mongodb import judge_oplog
+from ops.doctor.packages import check_models, check_packages
+from ops.doctor.ports import check_address
+from ops.doctor.urls import redacted, unreadable
+from workers.settings import Address, Settings, SettingsError
+
+
+@dataclass(frozen=True)
+class Report:
+    name: str
+    problems: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+@asynccontextmanager
+async def answering(answer: bytes) -> AsyncIterator[Address]:
+    async def answer_and_close(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(answer)
+        await writer.drain()
+        writer.close()
+
+    async with await asyncio.start_server(answer_and_close, "127.0.0.1", 0) as server:
+        yield Address("127.0.0.1", server.sockets[0].getsockname()[1])
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("redis://127.0.0.1:6379/0", "redis://127.0.0.1:6379/0"),
+        ("redis://:secret@host/0", "redis://:***@host/0"),
+        ("mongodb://u:p%40ss@a,b/?replicaSet=rs0", "mongodb://u:***@a,b/?replicaSet=rs0"),
+        ("mongodb+srv://u:p@ss/w@host/db", "mongodb+srv://u:***@host/db"),
+        ("redis://secret@host", "redis://***@host"),
+        ("redis://host/0?password=secret&db=1", "redis://host/0?password=***&db=1"),
+        ("mongodb://h/?tlsCertificateKeyFilePassword=x&a=b", "mongodb://h/?tlsCertificateKeyFilePassword=***&a=b"),
+        ("mongodb://h/?authMechanismProperties=AWS_SESSION_TOKEN:x", "mongodb://h/?authMechanismProperties=***"),
+        ("secret", "(not a URL)"),
+    ],
+)
+def test_passwords_are_redacted(url: str, shown: str) -> None:
+    assert redacted(url) == shown
+
+
+@settings(deadline=None)  # a busy machine is no failure
+@given(password=st.text(min_size=1).map(lambda text: f"<{text}>"))
+def test_no_password_is_ever_shown(password: str) -> None:
+    for url in (f"redis://user:{password}@host/0", f"mongodb://host/?x=1&password={password.replace('&', '')}"):
+        assert password not in redacted(url)
+        assert password not in unreadable(url, ValueError(f"port is not a number: {password}" if "@" in url else ""))
+
+
+def test_only_problems_break() -> None:
+    assert not would_break([Check("a", "ok", ""), Check("b", "warning", "")])
+    assert would_break([Check("a", "ok", ""), Check("b", "problem", "")])
+
+
+def test_an_error_is_one_line() -> None:
+    assert one_line(ValueError("a\n  b")) == "a b"
+    assert one_line(ValueError()) == "ValueError"
+    assert len(one_line(ValueError("x" * 999))) == 301
+
+
+def test_a_misspelt_setting_is_a_warning_with_the_right_name() -> None:
+    [check] = check_settings(Settings(environ={"UNATTENDED_MONGO_URL": "x", "OTHER": "y"}))
+
+    assert (check.level, check.found) == ("warning", "UNATTENDED_MONGO_URL is not a setting")
+    assert check.advice == "did you mean UNATTENDED_MONGODB_URL?"
+
+
+def test_known_settings_are_counted() -> None:
+    [check] = check_settings(Settings(environ={"UNATTENDED_QUEUE": "q", "ENVIRONMENT": "production"}))
+
+    assert check.level == "ok"
+    assert check.found.startswith("2 of ")
+
+
+@pytest.mark.parametrize(
+    ("hours", "fullness", "embedded", "level"),
+    [(30, 1.0, False, "ok"), (2, 1.0, False, "warning"), (2, 0.1, False, "ok"), (2, 1.0, True, "ok")],
+)
+def test_only_a_full_oplog_can_be_too_short(hours: float, fullness: float, embedded: bool, level: str) -> None:
+    assert judge_oplog(hours, fullness, embedded=embedded).level == level
+
+
+async def test_a_free_address_is_good() -> None:
+    [check] = await check_address("gateway address", Address("127.0.0.1", 0), "UNATTENDED_LISTEN")
+
+    assert check.level == "ok"
+
+
+async def test_an_address_that_we_serve_is_good() -> None:
+    async with answering(b"HTTP/1.0 200 OK\r\n\r\n# TYPE unattended_runs_total counter\n") as address:
+        [check] = await check_address("gateway address", address, "UNATTENDED_LISTEN")
+
+    assert (check.level, check.found) == ("ok", f"{address} is served by unattended")
+
+
+async def test_an_address_that_another_serves_is_a_problem() -> None:
+    async with answering(b"HTTP/1.0 404 Not Found\r\n\r\n") as address:
+        [check] = await check_address("gateway address", address, "UNATTENDED_LISTEN")
+
+    assert (check.level, check.advice) == ("problem", "stop it, or set UNATTENDED_LISTEN")
+
+
+async def test_an_address_with_a_silent_listener_is_a_problem(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ops.doctor.ports._ASK_TIMEOUT_S", 0.05)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = Address(*server.getsockname())
+        [check] = await check_address("gateway address", address, "UNATTENDED_LISTEN")
+
+    assert check.level == "problem"
+
+
+async def test_an_address_of_another_machine_is_a_problem() -> None:
+    [check] = await check_address("exporter address", Address("192.0.2.1", 9400), "UNATTENDED_METRICS_LISTEN")
+
+    assert check.level == "problem"
+    assert check.advice == "set UNATTENDED_METRICS_LISTEN"
+
+
+async def test_a_data_directory_is_not_created_by_asking(tmp_path: Path) -> None:
+    [check] = await check_data_dir(tmp_path / "a" / "b")
+
+    assert check.level == "ok"
+    assert not (tmp_path / "a").exists()
+
+
+async def test_a_data_directory_of_a_newer_version_is_a_problem(tmp_path: Path) -> None:
+    (tmp_path / "format.json").write_text('{"format": 2}', encoding="utf-8")
+
+    [check] = await check_data_dir(tmp_path)
+
+    assert (check.level, check.advice) == ("problem", "choose another UNATTENDED_DATA_DIR")
+
+
+async def test_packages_are_reported_each() -> None:
+    reports = [Report("A"), Report("B", problems=("no agents", "no tools")), Report("C", warnings=("odd",))]
+
+    checks = await check_packages(lambda: reports)
+
+    assert [check.level for check in checks] == ["ok", "problem", "warning"]
+    assert (checks[1].found, checks[1].advice) == ("no agents (and 1 more)", "unattended validate B")
+
+
+async def test_no_packages_is_a_warning() -> None:
+    [check] = await check_packages(list)
+
+    assert check.level == "warning"
+
+
+async def test_models_are_named() -> None:
+    def broken() -> list[str]:
+        raise SettingsError("models.yaml: line 3: no such provider")
+
+    assert (await check_models(lambda: ["default", "local"]))[0] == Check("models", "ok", "default, local")
+    assert (await check_models(lambda: ["local"]))[0].level == "warning"
+    assert (await check_models(broken))[0].level == "problem"
+
+
+async def test_a_check_that_hangs_is_a_problem_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def hangs() -> list[Check]:
+        await asyncio.Event().wait()
+        return []
+
+    monkeypatch.setattr("ops.doctor.examine._LIMIT_S", 0.05)
+    nowhere = Address("127.0.0.1", 0)
+    settings = Settings(
+        mongodb_url="nonsense", redis_url="nonsense", data_dir=tmp_path, listen=nowhere, metrics_listen=nowhere
+    )
+
+    checks = {check.name: check for check in await examine(settings, [("packages", hangs)])}
+
+    assert (checks["packages"].level, checks["settings"].level) == ("problem", "ok")
+    assert (checks["redis"].level, checks["mongodb"].level) == ("problem", "problem")

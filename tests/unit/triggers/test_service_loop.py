@@ -1,0 +1,66 @@
+"""A role's loop outlasts an outage, says so once, and stops when told."""
+
+import asyncio
+
+import pytest
+from pymongo.errors import AutoReconnect
+
+from triggers.service_loop import LONGEST_PAUSE_S, Outage, repeat, wait
+
+
+def test_pauses_grow_up_to_a_limit_and_begin_anew_after_the_outage() -> None:
+    outage = Outage("tick")
+
+    pauses = [outage.failed(AutoReconnect()) for _ in range(2000)]
+    outage.over()
+
+    assert pauses[:3] == [0.5, 1.0, 2.0]
+    assert max(pauses) == LONGEST_PAUSE_S
+    assert outage.failed(AutoReconnect()) == 0.5
+
+
+def test_an_outage_is_said_once_when_it_begins_and_once_when_it_ends(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    outage = Outage("tick")
+
+    outage.over()
+    for _ in range(5):
+        outage.failed(AutoReconnect("no server"))
+    outage.over()
+    outage.over()
+
+    assert [record.message for record in caplog.records] == ["mongodb_unavailable", "mongodb_available"]
+
+
+async def test_a_step_that_fails_for_mongodb_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("triggers.service_loop.FIRST_PAUSE_S", 0.0)
+    stop = asyncio.Event()
+    calls = 0
+
+    async def step() -> float:
+        nonlocal calls
+        calls += 1
+        if calls < 3:
+            raise AutoReconnect
+        stop.set()
+        return 60
+
+    await repeat(step, what="tick", stop=stop)
+
+    assert calls == 3
+
+
+async def test_any_other_error_ends_the_loop() -> None:
+    async def step() -> float:
+        raise KeyError("bug")
+
+    with pytest.raises(KeyError):
+        await repeat(step, what="tick", stop=asyncio.Event())
+
+
+async def test_waiting_ends_at_once_when_told_to_stop() -> None:
+    stop = asyncio.Event()
+    stop.set()
+
+    async with asyncio.timeout(1):
+        await wait(stop, 3600)

@@ -1,0 +1,59 @@
+"""A role's own /metrics: on the next free port, on the loopback, until it is closed."""
+
+import socket
+import urllib.request
+from collections.abc import Iterator
+
+import pytest
+from prometheus_client import CollectorRegistry, Gauge
+
+from workers.metrics_server import NoFreePortError, serve_metrics
+from workers.settings import Address
+
+
+@pytest.fixture
+def registry() -> CollectorRegistry:
+    registry = CollectorRegistry()
+    Gauge("answer", "The answer", registry=registry).set(42)
+    return registry
+
+
+@pytest.fixture
+def busy() -> Iterator[int]:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        yield taken.getsockname()[1]
+
+
+def test_a_busy_port_is_skipped_with_a_log_line(
+    registry: CollectorRegistry, busy: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    server = serve_metrics(registry, Address("127.0.0.1", busy - 1))
+    try:
+        assert server.address.host == "127.0.0.1"
+        assert busy < server.address.port <= busy + 50
+        with urllib.request.urlopen(f"http://{server.address}/metrics", timeout=5) as answer:
+            assert b"answer 42.0" in answer.read()
+    finally:
+        server.close()
+    assert caplog.records[0].message == "metrics_port_busy"
+
+
+def test_a_closed_server_frees_its_port(registry: CollectorRegistry) -> None:
+    first = serve_metrics(registry, Address("127.0.0.1", 0))
+    first.close()
+
+    with socket.socket() as again:
+        again.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        again.bind(("127.0.0.1", first.address.port))
+
+
+def test_no_port_left_is_one_clear_error(
+    registry: CollectorRegistry, busy: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("workers.metrics_server.PORTS_TRIED", 1)
+
+    with pytest.raises(NoFreePortError, match="UNATTENDED_METRICS_LISTEN"):
+        serve_metrics(registry, Address("127.0.0.1", busy - 1))
