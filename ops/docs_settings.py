@@ -26,7 +26,9 @@ def with_table(readme: str) -> str:
 
 
 def _settings() -> list[Any]:
-    return sorted(setting_fields(), key=lambda each: bool(each.metadata["name"]))  # ours first, the inherited names last
+    return sorted(
+        setting_fields(), key=lambda each: bool(each.metadata["name"])
+    )  # ours first, the inherited names last
 
 
 def _default(setting: Any) -> str:

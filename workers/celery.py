@@ -39,7 +39,8 @@ def celery_config(settings: Settings) -> dict[str, Any]:
         # late acks on Redis run every task again that outlives the visibility timeout.
         "task_acks_late": False,
         "task_publish_retry": False,  # the reconciler is the retry
-        "worker_pool": "threads",  # threads that wait on one event loop; gevent loses acks on Redis
+        # Threads that wait on one event loop; gevent loses acknowledgements on Redis and is refused.
+        "worker_pool": "workers.pool:WakingThreads",
         "worker_concurrency": settings.concurrency,
         "worker_prefetch_multiplier": 1,
         "worker_disable_prefetch": True,  # a wake-up a busy worker holds is one an idle worker cannot see

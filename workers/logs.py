@@ -18,7 +18,9 @@ def _preview(value: Any) -> str:
     text = value if isinstance(value, str) else json.dumps(value, default=str)
     if len(text) > _PREVIEW_LENGTH:
         text = f"{text[:_PREVIEW_LENGTH]}… ({len(text)} characters)"
-    return json.dumps(text, ensure_ascii=False) if any(c.isspace() for c in text) else text
+    if not text.isprintable():  # line ends of every kind, and what steers a terminal
+        return json.dumps(text)
+    return json.dumps(text, ensure_ascii=False) if " " in text else text
 
 
 class ConsoleFormatter(logging.Formatter):
@@ -29,7 +31,8 @@ class ConsoleFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         clock = datetime.fromtimestamp(record.created, UTC).strftime("%H:%M:%S.%f")[:-3]
         shown = " ".join(f"{name}={_preview(value)}" for name, value in event_fields(record).items())
-        line = f"{clock} {self._role:<9} {record.levelname.lower():<7} {record.getMessage()} {shown}".rstrip()
+        event = " ".join(record.getMessage().split())  # other people's events are sentences, some with line ends
+        line = f"{clock} {self._role:<9} {record.levelname.lower():<7} {event} {shown}".rstrip()
         return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
 
 

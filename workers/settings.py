@@ -24,10 +24,18 @@ class Address:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
-def _setting(description: str, *, default: Any, parse: Callable[[str], Any], name: str = "", shown: str = "") -> Any:
+def _setting(
+    description: str,
+    *,
+    default: Any,
+    parse: Callable[[str], Any],
+    name: str = "",
+    shown: str = "",
+    secret: bool = False,
+) -> Any:
     """A dataclass field that knows its variable; `shown` is the default as the README prints it."""
     metadata = {"description": description, "parse": parse, "name": name, "shown": shown}
-    return field(default=default, metadata=metadata)
+    return field(default=default, metadata=metadata, repr=not secret)
 
 
 def _text(raw: str) -> str:
@@ -43,9 +51,9 @@ def _paths(raw: str) -> tuple[Path, ...]:
 
 
 def _positive_int(raw: str) -> int:
-    number = int(raw) if raw.isascii() and raw.isdigit() else 0
+    number = int(raw) if raw.isascii() and raw.isdigit() and len(raw) <= 9 else 0
     if number < 1:
-        raise ValueError("a whole number of at least 1")
+        raise ValueError("a whole number of at least 1, at most 9 digits")
     return number
 
 
@@ -60,9 +68,12 @@ def _one_of(*words: str) -> Callable[[str], str]:
 
 def parse_address(raw: str) -> Address:
     host, _, port = raw.rpartition(":")
-    if not host or not (port.isascii() and port.isdigit()) or not 0 <= int(port) <= 65535:
-        raise ValueError("host:port, such as 127.0.0.1:8400")
-    return Address(host.strip("[]"), int(port))
+    is_port = port.isascii() and port.isdigit() and len(port) <= 5 and int(port) <= 65535
+    bracketed = host.startswith("[") and host.endswith("]")  # an IPv6 address has colons of its own
+    host = host[1:-1] if bracketed else host
+    if not host or not is_port or (":" in host) != bracketed:
+        raise ValueError("host:port, such as 127.0.0.1:8400 or [::1]:8400")
+    return Address(host, int(port))
 
 
 def _truthy_unless_falsy(raw: str) -> bool:
@@ -76,10 +87,14 @@ def _truthy(raw: str) -> bool:
 @dataclass(frozen=True, slots=True)
 class Settings:
     mongodb_url: str | None = _setting(
-        "MongoDB replica set; absent: the embedded servers", default=None, parse=_text, shown="embedded"
+        "MongoDB replica set; absent: the embedded servers", default=None, parse=_text, shown="embedded", secret=True
     )
     redis_url: str | None = _setting(
-        "Redis for the Celery broker; absent: the embedded servers", default=None, parse=_text, shown="embedded"
+        "Redis for the Celery broker; absent: the embedded servers",
+        default=None,
+        parse=_text,
+        shown="embedded",
+        secret=True,
     )
     database: str = _setting("MongoDB database of runs, turns, usage", default="unattended", parse=_text)
     packages: tuple[Path, ...] = _setting(
@@ -193,10 +208,11 @@ def unknown_variables(environ: Mapping[str, str]) -> list[str]:
 
 def as_environment(settings: Settings) -> dict[str, str]:
     """The variables that give a child process the same settings, on top of what it inherits."""
-    result = {}
+    result = dict(settings.environ)
     for each in setting_fields():
         value = getattr(settings, each.name)
         if value is None or value == each.default:
+            result.pop(variable_name(each), None)  # a flag may have overridden what the environment says
             continue
         if isinstance(value, tuple):
             value = os.pathsep.join(str(path.resolve()) for path in value)
@@ -205,4 +221,4 @@ def as_environment(settings: Settings) -> dict[str, str]:
         elif isinstance(value, Path):
             value = value.resolve()
         result[variable_name(each)] = str(value)
-    return {**settings.environ, **result}
+    return result

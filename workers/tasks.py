@@ -5,6 +5,7 @@ import threading
 from typing import Any
 
 from celery import signals
+from celery.concurrency.thread import TaskPool
 
 from workers.celery import TASK, app, loader
 from workers.logs import configure_logging
@@ -84,7 +85,7 @@ def _refuse_pools(conf: Any, options: dict[str, Any], **_: Any) -> None:
 @signals.worker_ready.connect
 def _ready(sender: Any, **_: Any) -> None:
     # With threads the process is this one: open it now, so that the first run does not wait for imports.
-    if "thread" in type(sender.pool).__module__:
+    if isinstance(sender.pool, TaskPool):
         worker = process.get()
         server = serve_metrics(worker.metrics.registry, worker.settings.metrics_listen)
         log.info("worker_ready", extra={"concurrency": worker.settings.concurrency, "metrics": str(server.address)})

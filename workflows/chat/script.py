@@ -1,7 +1,8 @@
 """The `script` provider: answers from a file, one entry per model call of an agent, with no key and no network.
 
 Which entry comes next is derived, not remembered: answers the agent already gave are in its history, and
-failed calls are counted by the meter. So a run resumed by another worker goes on where it was.
+failed calls are counted by the meter. So a run resumed by another worker goes on where it was, and a turn that
+failed half-way gets the answers of its first half again.
 """
 
 import asyncio
@@ -15,6 +16,7 @@ from ag2.config import LLMClient, ModelConfig, ModelProvider
 from ag2.context import ConversationContext
 from ag2.events import BaseEvent, ModelMessage, ModelResponse, ToolCallEvent, ToolCallsEvent, Usage
 from ag2.files.protocol import FilesClient
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from workflows.chat.errors import ModelError, PackageDefect
 from workflows.chat.meter import meter_of
@@ -22,7 +24,6 @@ from workflows.package.files import read_data_file
 from workflows.package.findings import PackageError
 
 Entry = Mapping[str, Any]
-_ENTRY_FIELDS = {"text", "tool_calls", "usage", "delay_s", "error"}
 TRANSIENT_STATUS = frozenset({408, 409, 429, 500, 502, 503, 504})
 
 
@@ -32,10 +33,14 @@ class Script:
     answers: Mapping[str, Sequence[Entry]]
     default: Entry | None
 
-    def entry(self, agent: str, index: int) -> Entry:
+    def entry(self, agent: str, *, answered: int, failed: int) -> Entry:
+        """The first entry that is used up neither by an answer nor, being an error, by a failed call."""
         entries = self.answers.get(agent, ())
-        if index < len(entries):
-            return entries[index]
+        for entry in entries:
+            is_error = entry.get("error") is not None
+            if (failed if is_error else answered) == 0:
+                return entry
+            answered, failed = (answered, failed - 1) if is_error else (answered - 1, failed)
         if self.default is None:
             message = f"{self.source} has {len(entries)} answers for {agent} and no default; it was asked once more"
             raise ModelError(message, transient=False)
@@ -62,13 +67,45 @@ def _placed(answers: Mapping[str, Sequence[Any]]) -> Iterable[tuple[str, Any]]:
     return ((f"answers.{agent}[{index}]", entry) for agent, each in answers.items() for index, entry in enumerate(each))
 
 
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
+
+
+class _Call(_Strict):
+    name: str
+    arguments: dict[str, Any] = {}
+
+
+class _Usage(_Strict):
+    input: int = Field(default=0, ge=0)
+    cached_input: int = Field(default=0, ge=0)
+    cache_write: int = Field(default=0, ge=0)
+    output: int = Field(default=0, ge=0)
+    reasoning: int = Field(default=0, ge=0)
+
+
+class _Error(_Strict):
+    status: int = 500
+    retry_after_s: float | None = Field(default=None, ge=0)
+
+
+class _Entry(_Strict):
+    text: str | int | float | None = None
+    tool_calls: list[_Call] = []
+    usage: _Usage | None = None
+    delay_s: float = Field(default=0, ge=0)
+    error: _Error | int | None = None
+
+
 def _check_entry(entry: Any, place: str) -> None:
-    if not isinstance(entry, Mapping):
-        raise PackageDefect(f"{place} must be a mapping with text, tool_calls or error")
-    unknown = set(entry) - _ENTRY_FIELDS
-    if unknown or not set(entry) & {"text", "tool_calls", "error"}:
-        what = f"does not know {', '.join(sorted(map(str, unknown)))}" if unknown else "says nothing"
-        raise PackageDefect(f"{place} {what}; fields are {', '.join(sorted(_ENTRY_FIELDS))}")
+    try:
+        _Entry.model_validate(entry)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        where = ".".join([place, *map(str, first["loc"])])
+        raise PackageDefect(f"{where}: {first['msg']}; fields are {', '.join(_Entry.model_fields)}") from None
+    if all(entry.get(name) is None for name in ("text", "tool_calls", "error")):
+        raise PackageDefect(f"{place} says nothing; give text, tool_calls or error")
 
 
 class ScriptClient(LLMClient):
@@ -80,7 +117,7 @@ class ScriptClient(LLMClient):
     ) -> ModelResponse:
         meter = meter_of(context)
         given = sum(isinstance(event, ModelResponse) for event in messages)
-        entry = self._script.entry(meter.agent, given + meter.failed_calls)
+        entry = self._script.entry(meter.agent, answered=given, failed=meter.failed_calls)
         await asyncio.sleep(float(entry.get("delay_s", 0)))
         _raise_error(entry.get("error"))
         message = None

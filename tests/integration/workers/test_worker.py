@@ -79,6 +79,17 @@ async def test_one_process_holds_many_chats_at_once(stage: Stage) -> None:
     assert {run["state"] for run in runs} == {"succeeded"}
 
 
+async def test_a_full_worker_takes_the_next_run_as_soon_as_one_has_ended(stage: Stage) -> None:
+    """Left alone, Celery would look again when a timer fires: two runs every ten seconds."""
+    stage.package("Relay", relay("Relay", ["A"]))
+    await stage.start_worker(concurrency=2)
+
+    accepted = [await stage.accept("Relay") for _ in range(30)]
+    runs = [await stage.ended(each.run_id, within_s=10) for each in accepted]
+
+    assert {run["state"] for run in runs} == {"succeeded"}
+
+
 async def test_a_transient_model_error_is_retried_and_every_call_is_in_the_ledger(stage: Stage) -> None:
     stage.package("Relay", relay("Relay", ["A", "B"]))
     stage.answers({"A": [{"text": "one"}], "B": [{"error": {"status": 429, "retry_after_s": 0.1}}, {"text": "two"}]})

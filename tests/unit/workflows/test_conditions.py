@@ -1,0 +1,324 @@
+"""Conditions: the grammar, against an evaluator written a second time, and what it refuses."""
+
+import operator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from workflows.context.conditions import MAX_LENGTH, ConditionError, compile_condition
+
+NAMES = ("stage", "count", "_flag", "items", "context", "var_x", "v0")
+scalars = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(-5, 5),
+    st.floats(-2, 2),
+    st.sampled_from(["", "a", "done", "true", "${stage}"]),
+)
+values = st.one_of(
+    scalars, st.lists(scalars, max_size=3), st.dictionaries(st.sampled_from("abc"), scalars, max_size=2), st.floats()
+)
+contexts = st.dictionaries(st.sampled_from(NAMES), values, max_size=len(NAMES))
+
+
+@dataclass(frozen=True)
+class Expression:
+    """A condition's text, and how the grammar's document reads it."""
+
+    text: str
+    names: frozenset[str]
+    kind: str
+    parts: tuple[Any, ...] = ()
+
+
+ABSENT = object()  # the length of what has none: all comparisons with it are false
+
+
+def meaning(expression: Expression, context: dict[str, Any]) -> Any:
+    parts = expression.parts
+    match expression.kind:
+        case "variable":
+            return context.get(parts[0])
+        case "literal":
+            return parts[0]
+        case "list":
+            return [meaning(part, context) for part in parts]
+        case "len":
+            value = meaning(parts[0], context)
+            return len(value) if hasattr(value, "__len__") else ABSENT
+        case "not":
+            return not truth(meaning(parts[0], context))
+        case "and":
+            return all([truth(meaning(part, context)) for part in parts])
+        case "or":
+            return any([truth(meaning(part, context)) for part in parts])
+        case _:
+            return compared(expression.kind, *(meaning(part, context) for part in parts))
+
+
+def truth(value: Any) -> bool:
+    return False if value is ABSENT else bool(value)
+
+
+def compared(op: str, left: Any, right: Any) -> bool:
+    if left is ABSENT or right is ABSENT:
+        return False
+    if op in ("==", "is", "!=", "is not"):
+        same = (type(left) is bool) == (type(right) is bool) and left == right
+        return same == (op in ("==", "is"))
+    if op in ("in", "not in"):
+        try:
+            return (left in right) == (op == "in")
+        except TypeError:
+            return False
+    orders = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
+    try:
+        return bool(orders[op](left, right))
+    except TypeError:
+        return False
+
+
+def literal(value: Any) -> st.SearchStrategy[Expression]:
+    spellings = {None: ["None", "null", "none"], True: ["True", "true", "TRUE"], False: ["False", "false"]}
+    texts = spellings[value] if value is None or isinstance(value, bool) else [repr(value)]
+    return st.sampled_from([Expression(text, frozenset(), "literal", (value,)) for text in texts])
+
+
+def variable(name: str) -> st.SearchStrategy[Expression]:
+    texts = (f"${{{name}}}", f"${{ {name} }}", f"context_variables.{name}")
+    return st.sampled_from([Expression(text, frozenset({name}), "variable", (name,)) for text in texts])
+
+
+def joined(kind: str, text: str, *parts: Expression) -> Expression:
+    return Expression(text, frozenset().union(*(part.names for part in parts)), kind, parts)
+
+
+terms = st.one_of(
+    st.sampled_from(NAMES).flatmap(variable),
+    scalars.flatmap(literal),
+    st.lists(scalars.flatmap(literal), max_size=3).map(
+        lambda items: joined("list", f"[{', '.join(item.text for item in items)}]", *items)
+    ),
+    st.sampled_from(NAMES).flatmap(variable).map(lambda one: joined("len", f"len({one.text})", one)),
+)
+comparisons = st.builds(
+    lambda op, left, right: joined(op, f"{left.text} {op} {right.text}", left, right),
+    st.sampled_from(["==", "!=", "<", "<=", ">", ">=", "in", "not in", "is", "is not"]),
+    terms,
+    terms,
+)
+
+
+def grown(inner: st.SearchStrategy[Expression]) -> st.SearchStrategy[Expression]:
+    def both(word: str, left: Expression, right: Expression) -> Expression:
+        return joined(word.lower(), f"({left.text}) {word} ({right.text})", left, right)
+
+    return st.one_of(
+        st.builds(lambda word, one: joined("not", f"{word} ({one.text})", one), st.sampled_from(["not", "NOT"]), inner),
+        st.builds(both, st.sampled_from(["and", "or", "AND", "OR"]), inner, inner),
+    )
+
+
+expressions = st.recursive(st.one_of(comparisons, terms), grown, max_leaves=8)
+
+
+@given(expressions, contexts)
+def test_a_condition_means_what_the_grammar_says(expression: Expression, context: dict[str, Any]) -> None:
+    condition = compile_condition(expression.text)
+
+    assert condition.names == expression.names
+    assert condition.holds(context) is truth(meaning(expression, context))
+
+
+@given(expressions, contexts, st.sets(st.sampled_from(NAMES)))
+def test_a_suppressed_name_makes_the_whole_condition_false(
+    expression: Expression, context: dict[str, Any], suppressed: set[str]
+) -> None:
+    condition = compile_condition(expression.text)
+
+    if expression.names & suppressed:
+        assert not condition.holds(context, suppressed=suppressed)
+    else:
+        assert condition.holds(context, suppressed=suppressed) is condition.holds(context)
+
+
+class Unwilling:
+    """What a tool may leave in a context: refuses to be compared, counted or believed."""
+
+    def __eq__(self, other: object) -> bool:
+        raise ArithmeticError
+
+    def __bool__(self) -> bool:
+        raise ValueError
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+def endless() -> list[Any]:
+    cycle: list[Any] = []
+    cycle.append(cycle)
+    return cycle
+
+
+odd = st.one_of(
+    values,
+    st.binary(max_size=3),
+    st.sampled_from([Decimal("NaN"), datetime(2026, 1, 1, tzinfo=UTC), {1, 2}, (1,), object(), range(3)]),
+    st.builds(Unwilling),
+    st.builds(endless),
+)
+
+
+@given(expressions, st.dictionaries(st.sampled_from(NAMES), odd))
+def test_nothing_raises_when_it_is_evaluated(expression: Expression, context: dict[str, Any]) -> None:
+    assert compile_condition(expression.text).holds(context) in (True, False)
+
+
+@given(st.text(max_size=60) | st.text(alphabet="${}ab_v0 '\"()[]<>=!.,andornot", max_size=60))
+def test_any_text_is_compiled_or_refused(text: str) -> None:
+    try:
+        compile_condition(text).holds({})
+    except ConditionError as refused:
+        assert str(refused)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "   ",
+        "${x}.__class__",
+        "${x.__class__}.y",
+        "().__class__",
+        "${x}[0]",
+        "${x}()",
+        "__import__('os')",
+        "open('/etc/passwd')",
+        "len(${x}, ${y})",
+        "len()",
+        "len(x=${x})",
+        "len(*[1])",
+        "f'{1}'",
+        "f'{${x}}'",
+        "b'x' == ${x}",
+        "lambda: 1",
+        "[a for a in ${x}]",
+        "${x} if ${y} else 1",
+        "(${x} := 1)",
+        "{'a': 1} == ${x}",
+        "{1} == ${x}",
+        "1 < ${x} < 3",
+        "${x} + 1 == 2",
+        "-${x}",
+        "~1",
+        "x",
+        "var_x == 1",
+        "v0 == ${x}",
+        "ᵛ0 == ${x}",
+        "${x} ${y}",
+        "${x}${y}",
+        "${x",
+        "${}",
+        "${a-b}",
+        "${x} == 1; 2",
+        "${x} == 1 # always",
+        "${x} == 'open",
+        "${x} = 1",
+        "...",
+        "1j == ${x}",
+        "await ${x}",
+        "\x00",
+        "\ud800",
+    ],
+)
+def test_what_is_outside_the_grammar_is_refused(text: str) -> None:
+    with pytest.raises(ConditionError):
+        compile_condition(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "1 == " + "1" * MAX_LENGTH,
+        "not " * 400 + "1",
+        "[" * 300 + "]" * 300,
+        "not (" * 150 + "1" + ")" * 150,
+        "-" * 1500 + "1",
+    ],
+)
+def test_huge_and_deep_conditions_are_refused_before_they_run(text: str) -> None:
+    with pytest.raises(ConditionError):
+        compile_condition(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["'${x}' == '${x}'", '"${x}" == "${x}"', "'it is ${x}' == \"it is ${x}\"", "'a\\'${x}' == 'a\\'${x}'"]
+)
+def test_a_quoted_name_is_text(text: str) -> None:
+    condition = compile_condition(text)
+
+    assert condition.names == frozenset()
+    assert condition.holds({"x": "anything"}, suppressed={"x"})
+
+
+@pytest.mark.parametrize("text", ["'AND' == ${x}", '${x} == "AND"'])
+def test_words_inside_quotes_stay_words(text: str) -> None:
+    assert compile_condition(text).holds({"x": "AND"})
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("${unset} != True", True),
+        ("not ${unset}", True),
+        ("${unset} == null", True),
+        ("context_variables.unset is not null", False),
+        ("${unset} < 1", False),
+        ("${unset} >= 0", False),
+        ("${unset} in ['a']", False),
+        ("'a' in ${unset}", False),
+        ("'a' not in ${unset}", False),
+        ("len(${unset}) > 0", False),
+        ("len(${unset}) == 0", False),
+        ("len(${unset}) != 0", False),
+        ("${unset}", False),
+    ],
+)
+def test_an_unset_name_is_like_none(text: str, expected: bool) -> None:
+    assert compile_condition(text).holds({}) is expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "${flag} == True",
+        "not ${flag}",
+        "${flag} != True",
+        "True or ${flag}",
+        "${a} == 1 or ${flag} == null",
+        "${flag} in [null]",
+    ],
+)
+def test_a_suppressed_name_is_false_whatever_the_form(text: str) -> None:
+    assert not compile_condition(text).holds({"a": 1}, suppressed={"flag"})
+
+
+def test_equality_is_strict_about_text_numbers_and_truth() -> None:
+    holds = {
+        text: compile_condition(text).holds({"t": "true", "one": 1})
+        for text in ("${t} == True", "${one} == True", "${one} == 1.0")
+    }
+    assert holds == {"${t} == True": False, "${one} == True": False, "${one} == 1.0": True}
+
+
+def test_real_expressions_of_packages() -> None:
+    text = "${task_batch_route_ready} and ${routing_mode} == 'task_batch' and len(${selected_capabilities}) > 0"
+    context = {"task_batch_route_ready": True, "routing_mode": "task_batch", "selected_capabilities": ["a"]}
+
+    assert compile_condition(text).holds(context)
+    assert not compile_condition(text).holds({**context, "selected_capabilities": []})
