@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 ARGS ?=
 .DEFAULT_GOAL := help
 
-.PHONY: help demo up doctor test test-fast test-integration check format coverage docs constraints clean
+.PHONY: help demo up doctor test test-fast test-integration check format coverage constraints clean
 
 help: ## Show this help
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)

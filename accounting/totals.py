@@ -35,7 +35,10 @@ def totals_pipeline(keys: Sequence[str], match: Mapping[str, Any]) -> list[dict[
         "_id": {key: GROUPS[key] for key in keys},
         "calls": {"$sum": 1},
         "missing": {"$sum": {"$cond": [{"$eq": ["$status", "missing"]}, 1, 0]}},
-        "unpriced": {"$sum": {"$cond": [{"$eq": ["$cost_nano_usd", None]}, 1, 0]}},
+        # A call without an answer costs nothing; one with an answer and no price costs nobody knows what.
+        "unpriced": {
+            "$sum": {"$cond": [{"$and": [{"$eq": ["$cost_nano_usd", None]}, {"$ne": ["$status", "missing"]}]}, 1, 0]}
+        },
         **{name: {"$sum": f"${name}"} for name in _SUMMED},
     }
     return [{"$match": dict(match)}, {"$group": group}, {"$sort": {f"_id.{key}": 1 for key in keys} or {"_id": 1}}]

@@ -60,8 +60,10 @@ class UsageTotals:
     key: dict[str, Any] = field(default_factory=dict)
 
     @property
-    def cost_usd(self) -> float:
-        return self.cost_nano_usd / 1e9
+    def cost_usd(self) -> float | None:
+        """What the priced calls cost; None when calls were answered and none of them has a price."""
+        answered = self.calls - self.missing
+        return None if answered and self.unpriced == answered else self.cost_nano_usd / 1e9
 
     def as_json(self) -> dict[str, Any]:
         return {

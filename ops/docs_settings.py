@@ -26,9 +26,8 @@ def with_table(readme: str) -> str:
 
 
 def _settings() -> list[Any]:
-    return sorted(
-        setting_fields(), key=lambda each: bool(each.metadata["name"])
-    )  # ours first, the inherited names last
+    # Ours first, the names that packages already know last.
+    return sorted(setting_fields(), key=lambda each: bool(each.metadata["name"]))
 
 
 def _default(setting: Any) -> str:

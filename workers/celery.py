@@ -13,7 +13,7 @@ from celery.loaders.app import AppLoader
 from typing_extensions import override
 
 from workers.services import with_services
-from workers.settings import Settings, load_settings
+from workers.settings import Settings, SettingsError, load_settings
 
 TASK = "unattended.run"
 
@@ -45,6 +45,8 @@ def celery_config(settings: Settings) -> dict[str, Any]:
         "worker_prefetch_multiplier": 1,
         "worker_disable_prefetch": True,  # a wake-up a busy worker holds is one an idle worker cannot see
         "worker_hijack_root_logger": False,
+        # Cancels only tasks with late acks, of which there are none; unset, every reconnect logs a warning.
+        "worker_cancel_long_running_tasks_on_connection_loss": True,
         "worker_send_task_events": False,  # measured: a third of the throughput
         "worker_enable_remote_control": False,  # cancel and inspect go through the run store
         "enable_utc": True,
@@ -58,7 +60,10 @@ class SettingsLoader(AppLoader):
 
     @override
     def read_configuration(self, env: str = "") -> dict[str, Any]:
-        return celery_config(self.given or with_services(load_settings()))
+        try:
+            return celery_config(self.given or with_services(load_settings()))
+        except SettingsError as error:  # Celery would show a traceback
+            raise SystemExit(f"unattended: {error}") from None
 
     @override
     def import_from_cwd(self, module: str, imp: Any = None, package: str | None = None) -> ModuleType:

@@ -7,7 +7,7 @@ poll() until a timer of its own fires, up to ten seconds. A byte in a pipe wakes
 import os
 from typing import Any
 
-from celery.concurrency.thread import ApplyResult, TaskPool
+from celery.concurrency.thread import TaskPool
 from typing_extensions import override
 
 
@@ -24,7 +24,7 @@ class WakingThreads(TaskPool):
         loop.add_reader(self._pipe[0], self._drain)
 
     @override
-    def on_apply(self, *args: Any, **kwargs: Any) -> ApplyResult:
+    def on_apply(self, *args: Any, **kwargs: Any) -> Any:
         result = super().on_apply(*args, **kwargs)
         # Not a signal of the task: those come before Celery has taken it off the list that counts as busy.
         result.f.add_done_callback(self._wake)

@@ -5,32 +5,29 @@ on, so there is exactly one loop for the life of the process, never one per task
 """
 
 import asyncio
-import json
-import logging
 import os
 import socket
 import threading
 from collections.abc import Coroutine, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from typing import Any
 from uuid import uuid4
 
 from pymongo import DESCENDING
+from pymongo.errors import OperationFailure
 
 from accounting.ledger import Ledger
 from workers.heartbeat import Heartbeat
 from workers.ownership import Ownership
 from workers.run_store import RunStore, connect
 from workers.settings import Settings
-from workers.storable import NotStorableError, check_storable
 from workers.worker_metrics import WorkerMetrics
 from workflows.chat.agents import AgentShop
 from workflows.chat.models import Models
-from workflows.context.loading import ContextSources
+from workflows.context.loading import ContextSources, ReadRefusedError
 from workflows.models_file import models_path, read_models_file
 from workflows.package.catalog import LIBRARY, Catalog, package_directories
-
-log = logging.getLogger(__name__)
 
 TOOL_THREADS = 64
 
@@ -43,10 +40,13 @@ class WorkerProcess:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="runs", daemon=True)
         self._tool_threads = ThreadPoolExecutor(TOOL_THREADS, thread_name_prefix="tools")
+        self._opened = ExitStack()  # what `stop` closes, in reverse; also of a start that failed half-way
 
     def start(self) -> None:
         models = read_models_file(models_path(self.settings.models, library=LIBRARY))
+        self._opened.callback(self._tool_threads.shutdown, wait=False, cancel_futures=True)
         self._thread.start()
+        self._opened.callback(self._stop_loop)
         self.submit(self._open(models.prices)).result()
         self.catalog = Catalog(package_directories(self.settings.packages))
         self.catalog.packages()  # read now: what is refused is in the log before the first run needs it
@@ -58,9 +58,11 @@ class WorkerProcess:
             on_lost=self.metrics.lease_lost,
         )
         self.heartbeat.start()
+        self._opened.callback(self.heartbeat.stop)
 
     async def _open(self, prices: Any) -> None:
         database = connect(self.settings.mongodb_url or "", database=self.settings.database)
+        self._opened.callback(lambda: self.submit(database.client.close()).result(timeout=5))
         self.store = RunStore(database, republish_after_s=self.settings.republish_after_s)
         self.ledger = Ledger(database, prices)
         self.ownership = Ownership(self.store, owner=owner_name(), lease_s=self.settings.lease_s)
@@ -85,28 +87,15 @@ class WorkerProcess:
 
     def stop(self) -> None:
         self.drain()
-        self.heartbeat.stop()
-        self.submit(self.store.database.client.close()).result(timeout=5)
+        self._opened.close()
+
+    def _stop_loop(self) -> None:
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(timeout=5)
         self._loop.close()
-        self._tool_threads.shutdown(wait=False, cancel_futures=True)
 
     def package_places(self) -> str:
         return ", ".join(map(str, self.catalog.directories))
-
-    def storable_context(self, context: Mapping[str, Any]) -> dict[str, Any]:
-        """Tools may put anything into the context; what cannot be stored is kept as text, by name in the log."""
-        return {name: self._storable(name, value) for name, value in context.items()}
-
-    @staticmethod
-    def _storable(name: str, value: Any) -> Any:
-        try:
-            check_storable(value, path=name)
-        except NotStorableError as error:
-            log.warning("context_value_stored_as_text", extra={"variable": name, "reason": str(error)})
-            return json.dumps(value, default=str)[:100_000]
-        return value
 
     async def _read_document(
         self, database: str, collection: str, query: Mapping[str, Any], fields: tuple[str, ...]
@@ -114,7 +103,10 @@ class WorkerProcess:
         """The newest document that matches, projected on the server to the named fields."""
         found = self.store.database.client[database][collection]
         projection = {"_id": "_id" in fields, **dict.fromkeys(fields, True)}
-        return await found.find_one(dict(query), projection, sort=[("_id", DESCENDING)])
+        try:
+            return await found.find_one(dict(query), projection, sort=[("_id", DESCENDING)])
+        except OperationFailure as error:
+            raise ReadRefusedError(str(error.details.get("errmsg") if error.details else error)) from None
 
 
 def owner_name() -> str:

@@ -13,17 +13,21 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
+from pymongo.errors import PyMongoError
+
 from accounting.totals import usage_totals
 from accounting.usage import ModelCall, RunOwner, UsageTotals
 from workers.process import WorkerProcess
 from workers.retry_policy import Finish, decide
 from workers.run import Claim, LeaseLostError
+from workers.storable import as_storable
 from workflows.chat.conversation import DEFAULT_OPENING, Checkpoint, Conversation, converse
 from workflows.chat.errors import ChatError, PackageDefect
 from workflows.chat.meter import RunMeter
 from workflows.chat.transcript import Turn
 from workflows.context.context_variables import ContextVariables
 from workflows.context.loading import ContextError, RunContext, RunFacts, load_context, purged, suppressed_names
+from workflows.context.previews import previews
 from workflows.outcome import Outcome, OutcomeError, OutcomeKind
 from workflows.package.models import Package
 
@@ -48,6 +52,9 @@ async def execute(run_id: str, worker: WorkerProcess) -> None:
                 raise LeaseLostError(claim) from None
     except LeaseLostError:
         log.warning("run_left_to_its_new_owner", extra=_labels(claim))
+    except PyMongoError as error:
+        # Nothing can be written now, not even that it failed: the lease runs out and the run is resumed.
+        log.warning("run_left_to_the_reconciler", extra={**_labels(claim), "error": type(error).__name__})
 
 
 async def work_on(claim: Claim, worker: WorkerProcess) -> tuple[str, Outcome]:
@@ -66,7 +73,7 @@ async def work_on(claim: Claim, worker: WorkerProcess) -> tuple[str, Outcome]:
         return pattern, _failed(OutcomeKind.PACKAGE_ERROR, error)
     except ChatError as error:
         return pattern, error.outcome()
-    except LeaseLostError:
+    except (LeaseLostError, PyMongoError):
         raise
     except Exception as error:
         log.exception("run_crashed", extra=_labels(claim))
@@ -135,9 +142,14 @@ async def resume_transcript(claim: Claim, package: Package, context: RunContext,
 
 async def take_turns(chat: Conversation, claim: Claim, worker: WorkerProcess) -> Outcome:
     async def commit(number: int, turn: Turn, checkpoint: Checkpoint) -> None:
-        state = {"next_agent": checkpoint.next_agent, "context": worker.storable_context(checkpoint.context)}
-        await worker.ownership.commit_turn(claim, number=number, turn=turn.as_document(), checkpoint=state)
+        document = {**turn.as_document(), "context_changes": as_storable(turn.context_changes)}
+        state = {"next_agent": checkpoint.next_agent, "context": as_storable(checkpoint.context)}
+        await worker.ownership.commit_turn(claim, number=number, turn=document, checkpoint=state)
         log.info("turn_committed", extra={**_labels(claim), "turn": number, "agent": turn.agent, "to": turn.handoff})
+        if worker.settings.verbose_debug and turn.context_changes:
+            log.info(
+                "context_changed", extra={**_labels(claim), "turn": number, "changes": previews(turn.context_changes)}
+            )
         worker.metrics.turn(claim.document["workflow"], turn)
 
     return await converse(chat, commit=commit, stopping=worker.stopping)

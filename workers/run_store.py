@@ -38,7 +38,12 @@ RUN_INDEXES = (
 def connect(url: str, *, database: str) -> AsyncDatabase[Document]:
     """A client bound to the running loop. Majority and journal: an accepted run survives a primary's death."""
     client: AsyncMongoClient[Document] = AsyncMongoClient(
-        url, tz_aware=True, serverSelectionTimeoutMS=5_000, connectTimeoutMS=5_000, appname="unattended"
+        url,
+        tz_aware=True,
+        serverSelectionTimeoutMS=5_000,
+        connectTimeoutMS=5_000,
+        socketTimeoutMS=30_000,
+        appname="unattended",
     )
     return client.get_database(
         database,

@@ -36,17 +36,19 @@ class Services:
         )
 
 
-def with_services(settings: Settings) -> Settings:
-    """Settings with both URLs: given ones as they are, absent ones from the embedded servers that run."""
-    if settings.mongodb_url and settings.redis_url:
+def with_services(settings: Settings, *, redis: bool = True) -> Settings:
+    """Settings with their URLs: given ones as they are, absent ones from the embedded servers that run.
+
+    Who only reads the store passes `redis=False` and is served without a broker.
+    """
+    if settings.mongodb_url and (settings.redis_url or not redis):
         return settings
     services = read_services(settings.data_dir)
     filled = services.fill(settings) if services else settings
-    absent = [
-        name
-        for name, url in (("UNATTENDED_MONGODB_URL", filled.mongodb_url), ("UNATTENDED_REDIS_URL", filled.redis_url))
-        if not url
-    ]
+    needed = [("UNATTENDED_MONGODB_URL", filled.mongodb_url)]
+    if redis:
+        needed.append(("UNATTENDED_REDIS_URL", filled.redis_url))
+    absent = [name for name, url in needed if not url]
     if absent:
         raise NothingRunning(f"nothing is running: start `unattended up`, or set {' and '.join(absent)}")
     return filled

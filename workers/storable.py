@@ -1,8 +1,13 @@
 """Storable values: what can stand in a run document, checked where data enters."""
 
+import json
+import logging
 from collections.abc import Mapping
 from typing import Any
 
+log = logging.getLogger(__name__)
+
+MAX_TEXT = 100_000
 MAX_DEPTH = 60  # MongoDB refuses documents nested deeper than 100; a run adds levels of its own
 MAX_INTEGER = 2**63 - 1
 MAX_BYTES = 4 * 1024 * 1024  # a run document may have 16 MB, and context and outcome need room too
@@ -53,3 +58,28 @@ def _checked_key(key: Any, *, path: str) -> int:
     if key.startswith("$") or "." in key:
         raise NotStorableError(f"{path} has the key {key[:40]!r}; keys must not begin with $ or hold a dot")
     return _checked_size(key, path=path, depth=0)
+
+
+def as_storable(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Tools may put anything into a context: what cannot be stored is kept as text, and its name is logged."""
+    return {storable_key(str(name)): _value_or_text(str(name), value) for name, value in values.items()}
+
+
+def storable_key(name: str) -> str:
+    return name.replace("\x00", "").replace(".", "_").replace("$", "_").encode("utf-8", "replace").decode()
+
+
+def _value_or_text(name: str, value: Any) -> Any:
+    try:
+        check_storable(value, path=name)
+    except NotStorableError as error:
+        log.warning("context_value_stored_as_text", extra={"variable": name, "reason": str(error)})
+        return _as_text(value).encode("utf-8", "replace").decode()[:MAX_TEXT]
+    return value
+
+
+def _as_text(value: Any) -> str:
+    try:
+        return json.dumps(value, default=str)
+    except (TypeError, ValueError, RecursionError):  # keys that are no text, cycles
+        return repr(value)

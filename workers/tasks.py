@@ -6,6 +6,7 @@ from typing import Any
 
 from celery import signals
 from celery.concurrency.thread import TaskPool
+from pymongo.errors import PyMongoError
 
 from workers.celery import TASK, app, loader
 from workers.logs import configure_logging
@@ -13,8 +14,9 @@ from workers.metrics_server import serve_metrics
 from workers.process import WorkerProcess
 from workers.run_loop import execute
 from workers.services import with_services
-from workers.settings import Settings, load_settings
+from workers.settings import Settings, SettingsError, load_settings
 from workers.wakeups import VERSION
+from workflows.models_file import ModelsFileError
 
 log = logging.getLogger(__name__)
 
@@ -31,9 +33,7 @@ class _Process:
     def get(self) -> WorkerProcess:
         with self._lock:
             if self._worker is None:
-                worker = WorkerProcess(role_settings())
-                worker.start()
-                self._worker = worker
+                self._worker = started_worker(role_settings())
             return self._worker
 
     def drain(self) -> None:
@@ -46,6 +46,16 @@ class _Process:
             worker, self._worker = self._worker, None
         if worker is not None:
             worker.stop()
+
+
+def started_worker(settings: Settings) -> WorkerProcess:
+    worker = WorkerProcess(settings)
+    try:
+        worker.start()
+    except BaseException:
+        worker.stop()  # or every failed start would leave a loop and its threads behind
+        raise
+    return worker
 
 
 process = _Process()
@@ -86,8 +96,13 @@ def _refuse_pools(conf: Any, options: dict[str, Any], **_: Any) -> None:
 def _ready(sender: Any, **_: Any) -> None:
     # With threads the process is this one: open it now, so that the first run does not wait for imports.
     if isinstance(sender.pool, TaskPool):
-        worker = process.get()
-        server = serve_metrics(worker.metrics.registry, worker.settings.metrics_listen)
+        try:
+            worker = process.get()
+            server = serve_metrics(worker.metrics.registry, worker.settings.metrics_listen)
+        except (ModelsFileError, SettingsError, PyMongoError, OSError) as error:
+            # Celery would log it and go on consuming what this process cannot work on.
+            log.error("worker_cannot_start", extra={"error": str(error)[:300]})
+            raise SystemExit(1) from None
         log.info("worker_ready", extra={"concurrency": worker.settings.concurrency, "metrics": str(server.address)})
 
 

@@ -9,6 +9,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from accounting.usage import ModelCall
 from workflows.chat.transcript import Turn
 from workflows.outcome import OutcomeKind
+from workflows.package.models import TERMINATE, USER
 
 _RUN_BUCKETS = (0.1, 0.5, 1, 2, 5, 10, 30, 60, 120, 300, 600, 1800, 3600)
 _CALL_BUCKETS = (0.1, 0.25, 0.5, 1, 2, 5, 10, 20, 40, 80, 160)
@@ -35,7 +36,10 @@ class WorkerMetrics:
             "unattended_turns_total", "Turns that were committed", ["workflow", "agent"], registry=self.registry
         )
         self._handoffs = Counter(
-            "unattended_handoffs_total", "Turns that handed over", ["workflow", "agent"], registry=self.registry
+            "unattended_handoffs_total",
+            "Turns that handed over to another agent",
+            ["workflow", "agent"],
+            registry=self.registry,
         )
         self._calls = Histogram(
             "unattended_model_call_seconds",
@@ -56,7 +60,7 @@ class WorkerMetrics:
 
     def turn(self, workflow: str, turn: Turn) -> None:
         self._turns.labels(workflow, turn.agent).inc()
-        if turn.handoff is not None:
+        if turn.handoff not in (None, TERMINATE, USER):
             self._handoffs.labels(workflow, turn.agent).inc()
 
     def model_call(self, workflow: str, call: ModelCall) -> None:

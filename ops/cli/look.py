@@ -1,6 +1,5 @@
-"""Commands that look: runs, triggers, usage, packages."""
+"""Commands that look into the store: runs and usage."""
 
-from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -9,7 +8,6 @@ import click
 from ops.cli.output import json_option, moment, print_json, print_table, usd
 from ops.cli.session import with_database
 from workers.run import RunState
-from workers.settings import load_settings
 from workflows.package.trigger_specs import parse_duration
 
 BY = {"app": "app_id", "workflow": "workflow", "model": "model", "agent": "agent", "day": "day"}
@@ -131,6 +129,9 @@ def usage(app_id: str | None, by: str, since: str | None, as_json: bool) -> None
             for row in rows
         ],
     )
+    unpriced = sum(row.unpriced for row in rows)
+    if unpriced:
+        click.echo(f"{unpriced} calls have no price and are not in the sums; add prices to the models file", err=True)
 
 
 def _since(text: str | None) -> datetime | None:
@@ -145,59 +146,3 @@ def _since(text: str | None) -> datetime | None:
     except ValueError:
         raise click.BadParameter("write a date such as 2026-01-31 or an age such as 7d", param_hint="--since") from None
     return day if day.tzinfo else day.replace(tzinfo=UTC)
-
-
-@click.group()
-def triggers() -> None:
-    """Why things run."""
-
-
-@triggers.command("list")
-@json_option
-def list_triggers(as_json: bool) -> None:
-    """Every trigger of the packages here."""
-    from workflows.package.catalog import Catalog, package_directories
-
-    catalog = Catalog(package_directories(load_settings().packages))
-    rows: list[dict[str, Any]] = [
-        {
-            "workflow": package.name,
-            "name": spec.name,
-            "type": spec.type,
-            "apps": list(spec.apps) or ([str(spec.app_id)] if spec.app_id is not None else []),
-        }
-        for package in catalog.packages().values()
-        for spec in package.triggers
-    ]
-    _show(as_json, "Triggers", rows)
-
-
-@click.group()
-def packages() -> None:
-    """What can run."""
-
-
-@packages.command("list")
-@json_option
-def list_packages(as_json: bool) -> None:
-    """Usable packages, and those that are refused with the reason."""
-    from workflows.package.catalog import Catalog, package_directories
-
-    catalog = Catalog(package_directories(load_settings().packages))
-    rows: list[dict[str, Any]] = [
-        {"name": each.name, "version": each.version, "agents": len(each.agents), "folder": str(each.folder), "why": ""}
-        for each in catalog.packages().values()
-    ]
-    for folder, findings in catalog.refused.items():
-        reasons = "; ".join(str(each) for each in findings)
-        rows.append({"name": "refused", "version": "", "agents": 0, "folder": folder, "why": reasons})
-    _show(as_json, "Packages", rows)
-
-
-def _show(as_json: bool, title: str, rows: Sequence[dict[str, Any]]) -> None:
-    if as_json:
-        print_json(list(rows))
-        return
-    columns = list(rows[0]) if rows else ["nothing found"]
-    plain = [[", ".join(value) if isinstance(value, list) else value for value in row.values()] for row in rows]
-    print_table(title, columns, plain)

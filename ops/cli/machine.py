@@ -45,7 +45,8 @@ def up(data_dir: Path | None) -> None:
 @json_option
 def doctor(data_dir: Path | None, as_json: bool) -> None:
     """Checks settings, Redis, MongoDB, packages, models and ports; says what to do about each problem."""
-    from ops.doctor.examination import examine, would_break
+    from ops.doctor.checks import would_break
+    from ops.doctor.examine import examine
 
     configure_logging(role="doctor", log_format="console", log_level="error")
     checks = asyncio.run(examine(load_settings(data_dir=data_dir)))

@@ -6,7 +6,8 @@ from typing import Any
 import click
 from pymongo.errors import ConfigurationError, PyMongoError
 
-from ops.cli.look import packages, runs, triggers, usage
+from ops.cli.inspect_packages import packages, triggers
+from ops.cli.look import runs, usage
 from ops.cli.machine import demo, doctor, up
 from ops.cli.manage import enqueue, keys
 from ops.cli.roles import ROLE_COMMANDS

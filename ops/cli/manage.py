@@ -21,7 +21,7 @@ from workers.settings import Settings
 def enqueue(workflow: str, app_id: str, input_text: str, dedupe: str | None, as_json: bool) -> None:
     """Starts one run of WORKFLOW by hand, on the workers."""
     payload = _payload(input_text)
-    accepted = with_database(lambda _, settings: _enqueue(settings, workflow, app_id, payload, dedupe))
+    accepted = with_database(lambda _, settings: _enqueue(settings, workflow, app_id, payload, dedupe), redis=True)
     if as_json:
         print_json({"run_id": accepted.run_id, "created": accepted.created})
         return

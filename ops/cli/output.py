@@ -45,5 +45,5 @@ def moment(value: Any) -> str:
     return value.strftime("%Y-%m-%d %H:%M:%S") if isinstance(value, datetime) else ""
 
 
-def usd(value: float) -> str:
-    return f"{value:.6f}"
+def usd(value: float | None) -> str:
+    return "unknown" if value is None else f"{value:.6f}"

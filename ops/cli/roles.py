@@ -21,10 +21,10 @@ class AddressType(click.ParamType[Address]):
             self.fail(f"write {error}", param, ctx)
 
 
-def _settings(role: str, **flags: Any) -> Settings:
+def _settings(role: str, *, redis: bool = True, **flags: Any) -> Settings:
     settings = load_settings(**flags)
     configure_logging(role=role, log_format=settings.log_format, log_level=settings.log_level)
-    return with_services(settings)
+    return with_services(settings, redis=redis)
 
 
 metrics_option = click.option("--metrics-listen", type=AddressType(), help="First address for /metrics.")
@@ -73,7 +73,7 @@ def exporter(**flags: Any) -> None:
     """Shows runs, queues and usage of the whole cluster to Prometheus."""
     from ops.exporter.serve import serve
 
-    asyncio.run(serve(_settings("exporter", **flags)))
+    asyncio.run(serve(_settings("exporter", redis=False, **flags)))
 
 
 ROLES: dict[str, Callable[..., Any]] = {

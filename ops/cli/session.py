@@ -15,8 +15,8 @@ T = TypeVar("T")
 Work = Callable[[AsyncDatabase[dict[str, Any]], Settings], Awaitable[T]]
 
 
-def with_database(work: Work[T]) -> T:
-    settings = with_services(load_settings())
+def with_database(work: Work[T], *, redis: bool = False) -> T:
+    settings = with_services(load_settings(), redis=redis)
 
     async def run() -> T:
         database = connect(settings.mongodb_url or "", database=settings.database)

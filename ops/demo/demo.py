@@ -99,6 +99,7 @@ def _settings(folder: Path) -> Settings:
         listen=free_address(),
         metrics_listen=free_address(),
         concurrency=20,
+        lease_s=10,  # kill -9 the worker and watch another one take its run over
         environ={**inherited, SECRET_VARIABLE: new_secret()},
     )
     return replace(settings, environment="development")
@@ -171,7 +172,7 @@ async def _live_view(database: Any) -> AsyncIterator[None]:
 async def until(condition: Callable[[], Awaitable[bool]], what: str) -> None:
     try:
         async with asyncio.timeout(PATIENCE_S):
-            while not await condition():
+            while not await condition():  # noqa: ASYNC110 -- it happens in another process
                 await asyncio.sleep(POLL_S)
     except TimeoutError:
         raise DemoFailed(f"waited {PATIENCE_S:.0f} s until {what}") from None

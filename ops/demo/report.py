@@ -37,7 +37,7 @@ def print_summary(report: Mapping[str, Any], *, as_json: bool) -> None:
         ["run", "app", "workflow", "trigger", "type", "state", "turns"],
         [
             [
-                run["run_id"],
+                f"…{run['run_id'][-6:]}",  # as in the live view; a whole id would not fit a narrow terminal
                 run["app_id"],
                 run["workflow"],
                 run["trigger"]["name"],

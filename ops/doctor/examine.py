@@ -2,11 +2,12 @@
 
 import asyncio
 import difflib
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Iterator, Sequence
 
 from ops.doctor.checks import Check
 from ops.doctor.embedded import check_data_dir, check_embedded_mongodb, check_embedded_redis
 from ops.doctor.mongodb import check_mongodb
+from ops.doctor.packages import check_packages_and_models
 from ops.doctor.ports import check_address
 from ops.doctor.redis import check_redis
 from workers.services import Services, read_services
@@ -17,16 +18,14 @@ _LIMIT_S = 3.0
 Examination = tuple[str, Awaitable[list[Check]]]
 
 
-async def examine(
-    settings: Settings, further: Sequence[tuple[str, Callable[[], Awaitable[list[Check]]]]] = ()
-) -> list[Check]:
-    """`further` are named checks of what is read elsewhere, such as packages and models."""
+async def examine(settings: Settings) -> list[Check]:
+    """`settings` as they were read: without the addresses of embedded servers."""
     services = await asyncio.to_thread(read_services, settings.data_dir)
     examinations = [
         *_server_examinations(settings, services),
         ("gateway address", check_address("gateway address", settings.listen, "UNATTENDED_LISTEN")),
         ("exporter address", check_address("exporter address", settings.metrics_listen, "UNATTENDED_METRICS_LISTEN")),
-        *((name, check()) for name, check in further),
+        ("packages", check_packages_and_models(settings)),
     ]
     found = await asyncio.gather(*(_bounded(name, checks) for name, checks in examinations))
     return [*check_settings(settings), *(check for checks in found for check in checks)]

@@ -1,38 +1,43 @@
 """MongoDB as the run store and the change streams need it."""
 
+import asyncio
 import re
 import time
 import uuid
 from collections.abc import Mapping
 from typing import Any
 
-from pymongo import AsyncMongoClient
+import pymongo
+from pymongo import MongoClient
 from pymongo.errors import ConfigurationError, OperationFailure, PyMongoError
 from pymongo.write_concern import WriteConcern
 
 from ops.doctor.checks import Check, one_line
 from ops.doctor.urls import redacted, unreadable
 
-_TIMEOUT_MS = 2_000
+# All of it, so that an answer comes before the examination gives up on us.
+_TIMEOUT_S = 2.5
+_SELECTION_MS = 1_800
 _LOWEST_OPLOG_HOURS = 24
 _UNREACHABLE = "start MongoDB there, or correct UNATTENDED_MONGODB_URL (unset: the embedded MongoDB)"
 
-Client = AsyncMongoClient[dict[str, Any]]
+Client = MongoClient[dict[str, Any]]
 
 
 async def check_mongodb(url: str, *, database: str, embedded: bool) -> list[Check]:
+    # The blocking client, in a thread: the asyncio one leaves a socket open when it is closed while its monitor
+    # connects, and closing soon is all that an examination does.
+    return await asyncio.to_thread(_check, url, database, embedded)
+
+
+def _check(url: str, database: str, embedded: bool) -> list[Check]:
     try:
         # The constructor reads the URL, and for mongodb+srv it asks the name server.
-        client = Client(
-            url,
-            serverSelectionTimeoutMS=_TIMEOUT_MS,
-            connectTimeoutMS=_TIMEOUT_MS,
-            socketTimeoutMS=_TIMEOUT_MS,
-            retryReads=False,
-            retryWrites=False,
-        )
-        async with client:
-            return await _examine(client, url, database, embedded)
+        with (
+            pymongo.timeout(_TIMEOUT_S),
+            Client(url, serverSelectionTimeoutMS=_SELECTION_MS, connectTimeoutMS=_SELECTION_MS) as client,
+        ):
+            return _examine(client, url, database, embedded)
     except (ConfigurationError, ValueError) as error:  # InvalidURI is a ConfigurationError
         return [Check("mongodb", "problem", unreadable(url, error), "correct UNATTENDED_MONGODB_URL")]
     except (PyMongoError, OSError) as error:
@@ -44,14 +49,14 @@ def _reason(error: Exception) -> str:
     return re.split(r", Timeout: | \(configured timeouts: |, full error: ", one_line(error))[0]
 
 
-async def _examine(client: Client, url: str, database: str, embedded: bool) -> list[Check]:
-    hello = await client.admin.command("hello")
-    build = await client.admin.command("buildInfo")
+def _examine(client: Client, url: str, database: str, embedded: bool) -> list[Check]:
+    hello = client.admin.command("hello")
+    build = client.admin.command("buildInfo")
     checks = [Check("mongodb", "ok", f"MongoDB {build['version']} at {redacted(url)}"), _replica_set(hello)]
     if checks[-1].level == "ok":
-        checks.append(await _majority_write(client, database))
+        checks.append(_majority_write(client, database))
     if hello.get("setName"):
-        checks.append(await _oplog_window(client, embedded))
+        checks.append(_oplog_window(client, embedded))
     return checks
 
 
@@ -69,27 +74,27 @@ def _replica_set(hello: Mapping[str, Any]) -> Check:
     )
 
 
-async def _majority_write(client: Client, database: str) -> Check:
+def _majority_write(client: Client, database: str) -> Check:
     name = "mongodb majority write"
-    concern = WriteConcern(w="majority", j=True, wtimeout=_TIMEOUT_MS)
+    concern = WriteConcern(w="majority", j=True)
     started = time.monotonic()
     try:
         probes = client[database].get_collection("doctor_probes", write_concern=concern)
-        probe = (await probes.insert_one({"_id": uuid.uuid4().hex})).inserted_id
+        probe = (probes.insert_one({"_id": uuid.uuid4().hex})).inserted_id
         took_ms = (time.monotonic() - started) * 1000
-        await probes.delete_one({"_id": probe})
+        probes.delete_one({"_id": probe})
     except (PyMongoError, ValueError) as error:
         advice = f"the user of UNATTENDED_MONGODB_URL needs readWrite on {database}, and a majority must be up"
         return Check(name, "problem", _reason(error), advice)
     return Check(name, "ok", f"into {database} in {took_ms:.1f} ms, journaled")
 
 
-async def _oplog_window(client: Client, embedded: bool) -> Check:
+def _oplog_window(client: Client, embedded: bool) -> Check:
     name = "mongodb oplog window"
     try:
         oplog = client.local["oplog.rs"]
-        [first], [last] = [await oplog.find({}, {"ts": 1}).sort("$natural", way).to_list(1) for way in (1, -1)]
-        stats = await client.local.command("collStats", "oplog.rs")
+        [first], [last] = [oplog.find({}, {"ts": 1}).sort("$natural", way).limit(1).to_list() for way in (1, -1)]
+        stats = client.local.command("collStats", "oplog.rs")
     except (OperationFailure, ValueError):
         return Check(name, "warning", "cannot be seen", "grant read on the database local to see it")
     hours = (last["ts"].time - first["ts"].time) / 3600

@@ -1,50 +1,82 @@
-"""What the doctor says about workflow packages and the models file, given those who can read them."""
+"""What the doctor says about workflow packages and the models file."""
 
 import asyncio
-from collections.abc import Callable, Sequence
-from typing import Protocol
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from ops.doctor.checks import Check, one_line
-from workers.settings import SettingsError
+from workers.settings import Settings, SettingsError
+from workflows.models_file import ModelsFileError, ModelSpec, OpenAIModel, models_path, read_models_file
+from workflows.package.catalog import LIBRARY, Catalog, package_directories
+from workflows.package.findings import Finding
+from workflows.package.models import Package
 
 
-class PackageReport(Protocol):
-    """What validating one package gave: problems keep it from running, warnings do not."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def problems(self) -> Sequence[str]: ...
-    @property
-    def warnings(self) -> Sequence[str]: ...
+async def check_packages_and_models(settings: Settings) -> list[Check]:
+    return await asyncio.to_thread(_check, settings)
 
 
-async def check_packages(validate: Callable[[], Sequence[PackageReport]]) -> list[Check]:
-    reports = await asyncio.to_thread(validate)
-    if not reports:
-        return [Check("packages", "warning", "none found", "set UNATTENDED_PACKAGES to directories that hold some")]
-    return [_package(report) for report in reports]
+def _check(settings: Settings) -> list[Check]:
+    directories = package_directories(settings.packages)
+    catalog = Catalog(directories)
+    packages = catalog.packages()
+    checks = [_missing(folder) for folder in directories if not folder.is_dir()]
+    checks += [_refused(folder, findings) for folder, findings in catalog.refused.items()]
+    checks += [_usable(package) for package in packages.values()]
+    if not checks:
+        places = ", ".join(map(str, directories))
+        advice = "put a package there, or set UNATTENDED_PACKAGES to directories that hold some"
+        checks = [Check("packages", "warning", f"none in {places}", advice)]
+    return [*checks, *_models(settings, packages)]
 
 
-def _package(report: PackageReport) -> Check:
-    name, advice = f"package {report.name}", f"unattended validate {report.name}"
-    if report.problems:
-        return Check(name, "problem", f"{report.problems[0]}{_more(report.problems)}", advice)
-    if report.warnings:
-        return Check(name, "warning", f"{report.warnings[0]}{_more(report.warnings)}", advice)
-    return Check(name, "ok", "valid")
+def _missing(folder: Path) -> Check:
+    return Check("packages", "problem", f"{folder} is not a directory", "correct UNATTENDED_PACKAGES")
 
 
-def _more(findings: Sequence[str]) -> str:
-    return f" (and {len(findings) - 1} more)" if len(findings) > 1 else ""
+def _refused(folder: str, findings: Sequence[Finding]) -> Check:
+    name = Path(folder).name
+    return Check(f"package {name}", "problem", _first(findings), f"unattended packages show {name}")
 
 
-async def check_models(load: Callable[[], Sequence[str]]) -> list[Check]:
-    """`load` gives the aliases, or raises SettingsError with what is wrong with the file or a key."""
+def _usable(package: Package) -> Check:
+    warnings = [each for each in package.findings if each.level == "warning"]
+    if warnings:
+        advice = f"unattended packages show {package.name}"
+        return Check(f"package {package.name}", "warning", _first(warnings), advice)
+    return Check(f"package {package.name}", "ok", f"version {package.version}, {len(package.triggers)} triggers")
+
+
+def _first(findings: Sequence[Finding]) -> str:
+    more = f" (and {len(findings) - 1} more)" if len(findings) > 1 else ""
+    return f"{findings[0]}{more}"
+
+
+def _models(settings: Settings, packages: Mapping[str, Package]) -> list[Check]:
+    path = models_path(settings.models, library=LIBRARY)
     try:
-        aliases = await asyncio.to_thread(load)
+        models = read_models_file(path).models
+    except ModelsFileError as error:
+        return [Check("models", "problem", one_line(error), "correct the file, or set UNATTENDED_MODELS to another")]
+    problems = [problem for alias, spec in models.items() if (problem := _unusable(alias, spec, settings))]
+    wanted = {(agent.model, package.name) for package in packages.values() for agent in package.agents.values()}
+    problems += [
+        Check("models", "problem", f"{package} wants the alias {alias}", f"add {alias} to {path}")
+        for alias, package in sorted(wanted)
+        if alias not in models
+    ]
+    return problems or [Check("models", "ok", f"{', '.join(models)} ({path})")]
+
+
+def _unusable(alias: str, spec: ModelSpec, settings: Settings) -> Check | None:
+    if not isinstance(spec, OpenAIModel):
+        if spec.file.is_file():
+            return None
+        return Check("models", "problem", f"{alias}: there is no file {spec.file}", "write it, or name another file")
+    if spec.api_key is None:
+        return None
+    try:
+        settings.resolve_secret(spec.api_key)
     except SettingsError as error:
-        return [Check("models", "problem", one_line(error), "correct the file that UNATTENDED_MODELS names")]
-    if "default" not in aliases:
-        return [Check("models", "warning", f"{', '.join(aliases) or 'none'}: no default", "add the alias default")]
-    return [Check("models", "ok", ", ".join(aliases))]
+        return Check("models", "problem", f"{alias}: {error}", "set it for the worker role")
+    return None

@@ -1,16 +1,16 @@
 """The embedded MongoDB: a replica set of one, since change streams and majority writes need one."""
 
 import asyncio
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from pymongo import AsyncMongoClient
 from pymongo.asynchronous.database import AsyncDatabase
 from pymongo.errors import OperationFailure, PyMongoError
 
 from ops.embedded.binaries import Binary
-from ops.embedded.moved_member import move_member, runs_on, someone_listens, stopped_cleanly
-from ops.embedded.ports import LOOPBACK, until_port_open
+from ops.embedded.moved_member import direct_client, move_member, runs_on, stopped_cleanly
+from ops.embedded.ports import LOOPBACK, is_open, until_port_open
 from ops.embedded.server import ServerSpec
 
 REPLICA_SET = "rs0"
@@ -26,20 +26,20 @@ def mongodb_spec(binary: Binary, *, folder: Path, log: Path, last_port: int | No
     async def prepare(port: int) -> None:
         if not last_port or last_port == port or not stopped_cleanly(folder):
             return
-        if await someone_listens(last_port):
+        if await is_open(last_port):
             argv = mongod_argv(binary, folder=folder, port=port)
             await move_member(argv, folder=folder, port=port, log=log, lock_fd=lock_fd)
 
-    async def until_ready(port: int) -> None:
+    async def until_ready(port: int, alive: Callable[[], bool]) -> bool:
         # A client made before the socket is open looks again only every 0.5 s.
-        await until_port_open(port)
-        async with AsyncMongoClient[dict[str, Any]](
-            LOOPBACK, port, directConnection=True, serverSelectionTimeoutMS=5_000, tz_aware=True
-        ) as client:
-            while True:
+        if not await until_port_open(port, alive):
+            return False
+        async with direct_client(port) as client:
+            while alive():
                 if await _towards_primary(client.admin, port, folder):
-                    return
+                    return True
                 await asyncio.sleep(0.01)
+        return False
 
     return ServerSpec(
         name="mongodb",

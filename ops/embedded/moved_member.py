@@ -27,22 +27,27 @@ def stopped_cleanly(folder: Path) -> bool:
     return lock.exists() and lock.stat().st_size == 0
 
 
+def direct_client(port: int) -> AsyncMongoClient[dict[str, Any]]:
+    """One server and short waits.
+
+    PyMongo leaves a socket open when it is closed while a monitor connects: hence one monitor, that only polls,
+    and connections that outlive the selection.
+    """
+    return AsyncMongoClient(
+        LOOPBACK,
+        port,
+        directConnection=True,
+        serverMonitoringMode="poll",
+        serverSelectionTimeoutMS=1_800,
+        socketTimeoutMS=1_800,
+        connectTimeoutMS=2_300,
+    )
+
+
 async def runs_on(admin: AsyncDatabase[dict[str, Any]], folder: Path) -> bool:
     """Whether this server is ours: a stranger may have been faster on the port that we chose."""
     options = await admin.command("getCmdLineOpts")
     return bool(options["parsed"].get("storage", {}).get("dbPath") == str(folder))
-
-
-async def someone_listens(port: int) -> bool:
-    try:
-        async with asyncio.timeout(1):
-            _, writer = await asyncio.open_connection(LOOPBACK, port)
-    except OSError:  # TimeoutError is one
-        return False
-    writer.close()
-    with suppress(OSError):
-        await writer.wait_closed()
-    return True
 
 
 async def move_member(argv: Sequence[str], *, folder: Path, port: int, log: Path, lock_fd: int) -> None:
@@ -58,7 +63,7 @@ async def move_member(argv: Sequence[str], *, folder: Path, port: int, log: Path
 
 async def _rewrite(port: int, folder: Path) -> None:
     await until_port_open(port)
-    async with AsyncMongoClient[dict[str, Any]](LOOPBACK, port, directConnection=True) as client:
+    async with direct_client(port) as client:
         if not await runs_on(client.admin, folder):
             return
         sets = client.local["system.replset"]

@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+from collections.abc import Callable
 from contextlib import suppress
 
 LOOPBACK = "127.0.0.1"
@@ -26,14 +27,22 @@ def _bind(port: int) -> int:
         return int(probe.getsockname()[1])
 
 
-async def until_port_open(port: int) -> None:
-    while True:
-        try:
+async def until_port_open(port: int, alive: Callable[[], bool] = lambda: True) -> bool:
+    """True when somebody listens, false when it is no use waiting any more."""
+    while alive():
+        if await is_open(port):
+            return True
+        await asyncio.sleep(0.005)
+    return False
+
+
+async def is_open(port: int) -> bool:
+    try:
+        async with asyncio.timeout(1):
             _, writer = await asyncio.open_connection(LOOPBACK, port)
-        except OSError:
-            await asyncio.sleep(0.005)
-        else:
-            writer.close()
-            with suppress(OSError):
-                await writer.wait_closed()
-            return
+    except OSError:  # TimeoutError is one
+        return False
+    writer.close()
+    with suppress(OSError):
+        await writer.wait_closed()
+    return True

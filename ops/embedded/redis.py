@@ -1,6 +1,7 @@
 """The embedded Redis: how it is started and when it is ready."""
 
 import asyncio
+from collections.abc import Callable
 from pathlib import Path
 
 from redis.asyncio import Redis
@@ -18,13 +19,15 @@ def redis_url(port: int) -> str:
 
 
 def redis_spec(binary: Binary, *, folder: Path, log: Path) -> ServerSpec:
-    async def until_ready(port: int) -> None:
-        await until_port_open(port)
-        async with Redis(host=LOOPBACK, port=port, socket_timeout=5, retry=Retry(NoBackoff(), 0)) as client:
-            while True:
+    async def until_ready(port: int, alive: Callable[[], bool]) -> bool:
+        if not await until_port_open(port, alive):
+            return False
+        async with Redis(host=LOOPBACK, port=port, socket_timeout=2, retry=Retry(NoBackoff(), 0)) as client:
+            while alive():
                 if await _ours_and_loaded(client, folder):
-                    return
+                    return True
                 await asyncio.sleep(0.005)
+        return False
 
     return ServerSpec(
         name="redis",

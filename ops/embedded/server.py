@@ -28,14 +28,16 @@ _STOP_GRACE_S = 10.0
 class ServerSpec:
     """What differs between our servers.
 
-    `until_ready` returns when *ours* answers on the port, not a stranger; `prepare` runs before the first start.
+    `until_ready` is true when *ours* answers on the port, not a stranger, false when `alive` says that it died;
+    it is asked, not cancelled, since the clients' waits on Python 3.11 can lose a cancellation. `prepare` runs
+    before the first start.
     """
 
     name: str
     binary: Binary
     log: Path
     argv: Callable[[int], Sequence[str]]
-    until_ready: Callable[[int], Awaitable[None]]
+    until_ready: Callable[[int, Callable[[], bool]], Awaitable[bool]]
     advice: str
     prepare: Callable[[int], Awaitable[None]] | None = None
 
@@ -51,6 +53,7 @@ class Server:
         self._lock_fd = lock_fd
         self._policy = policy or RestartPolicy()
         self._process: Process | None = None
+        self._stopping = False
 
     @property
     def pid(self) -> int | None:
@@ -75,6 +78,8 @@ class Server:
         started = time.monotonic()
         while self._process:
             code = await self._process.wait()
+            if self._stopping:
+                return
             deaths = self._policy.deaths_in_a_row(deaths, time.monotonic() - started)
             delay_s = self._policy.delay_s(deaths)
             logger.error(
@@ -88,6 +93,11 @@ class Server:
                 await self._start_once()
 
     async def stop(self) -> None:
+        """For good: it is not started again, though a start may be under way."""
+        self._stopping = True
+        await self._end_process()
+
+    async def _end_process(self) -> None:
         if self._process:
             await stop_tied(self._process, grace_s=_STOP_GRACE_S)
 
@@ -99,31 +109,20 @@ class Server:
         log_start = self.spec.log.stat().st_size if self.spec.log.exists() else 0
         argv = self.spec.argv(self.port)
         self._process = await start_tied(argv, last_signal="TERM", output=self.spec.log, keep_open=(self._lock_fd,))
-        ready, ended = False, ""
+        ready, ended, give_up_at = False, "", time.monotonic() + _START_TIMEOUT_S
         try:
-            ready = await self._became_ready(self._process)
+            ready = await self.spec.until_ready(self.port, lambda: self._worth_waiting(give_up_at))
             code = self._process.returncode
             ended = f"not ready within {_START_TIMEOUT_S:.0f} s" if code is None else f"exit code {code}"
         finally:
             if not ready:
-                await self.stop()
+                await self._end_process()
         if not ready:
             raise self._why_not(said_since(self.spec.log, log_start), ended)
         logger.info("embedded_server_ready", extra={"server": self.spec.name, "port": self.port, "pid": self.pid})
 
-    async def _became_ready(self, process: Process) -> bool:
-        ready = asyncio.ensure_future(self.spec.until_ready(self.port))
-        died = asyncio.ensure_future(process.wait())
-        try:
-            await asyncio.wait({ready, died}, timeout=_START_TIMEOUT_S, return_when=asyncio.FIRST_COMPLETED)
-            if not ready.done() or died.done():
-                return False
-            ready.result()
-            return True
-        finally:
-            for task in (ready, died):
-                task.cancel()
-            await asyncio.gather(ready, died, return_exceptions=True)
+    def _worth_waiting(self, give_up_at: float) -> bool:
+        return self.pid is not None and not self._stopping and time.monotonic() < give_up_at
 
     def _why_not(self, said: str, ended: str) -> Exception:
         if "address already in use" in said.lower():

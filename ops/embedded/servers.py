@@ -58,9 +58,9 @@ async def _running(servers: list[Server], owned: DataDir) -> AsyncIterator[Servi
         for task in watching:
             task.cancel()
         try:
-            await asyncio.gather(*watching, return_exceptions=True)
             for server in servers:
                 await server.stop()
+            await asyncio.gather(*watching, return_exceptions=True)
         finally:
             for server in servers:  # cancelled while stopping: nobody waits for a grace any more
                 server.kill()

@@ -16,7 +16,11 @@ USAGE_COUNTERS: tuple[tuple[str, str, Callable[[UsageTotals], float]], ...] = (
     ("unattended_cached_input_tokens", "Input tokens read from a cache", lambda each: each.cached_input_tokens),
     ("unattended_output_tokens", "Output tokens, reasoning included", lambda each: each.output_tokens),
     ("unattended_reasoning_tokens", "Output tokens spent on reasoning", lambda each: each.reasoning_tokens),
-    ("unattended_cost_usd", "Cost by the price table; calls without a price add nothing", lambda each: each.cost_usd),
+    (
+        "unattended_cost_usd",
+        "Cost by the price table; unpriced calls add nothing",
+        lambda each: each.cost_usd or 0.0,
+    ),
 )
 AGENT_COUNTERS: tuple[tuple[str, str, Callable[[UsageTotals], float]], ...] = (
     ("unattended_agent_input_tokens", "Input tokens by agent", lambda each: each.input_tokens),

@@ -9,7 +9,7 @@ from pymongo.asynchronous.database import AsyncDatabase
 
 from accounting.totals import usage_totals
 from accounting.usage import UsageTotals
-from workers.run import AT_REST, TERMINAL, RunState
+from workers.run import TERMINAL, RunState
 
 USAGE_KEYS = ("app_id", "workflow", "model", "provider")
 CALL_KEYS = (*USAGE_KEYS, "ok")
@@ -47,8 +47,8 @@ async def take_snapshot(database: AsyncDatabase[dict[str, Any]]) -> Snapshot:
 
 
 def _ended_pipeline() -> list[dict[str, Any]]:
-    """A run is counted once, when it ends or comes to rest."""
-    ended = [state.value for state in TERMINAL | AT_REST]
+    """A run is counted when it ends or parks. One that waits for a person goes on, and is counted then."""
+    ended = [state.value for state in TERMINAL | {RunState.PARKED}]
     key = {"app": "$app_id", "workflow": "$workflow", "trigger": "$trigger.type", "outcome": "$outcome.kind"}
     return [{"$match": {"state": {"$in": ended}}}, {"$group": {"_id": key, "count": {"$sum": 1}}}]
 

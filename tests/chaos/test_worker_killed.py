@@ -65,7 +65,7 @@ async def test_a_wiped_redis_loses_no_accepted_run(stage: Stage) -> None:
     await asyncio.wait_for(stage.wakeups.drained(), 10)
 
     redis = Redis.from_url(stage.settings.redis_url or "")
-    waiting = await redis.llen(stage.settings.queue)  # type: ignore[misc]  # typed for both clients at once
+    waiting = await redis.llen(stage.settings.queue)
     await redis.delete(stage.settings.queue)
     await redis.aclose()
     await stage.start_worker()

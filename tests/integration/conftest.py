@@ -32,7 +32,8 @@ async def settings(servers: Services, tmp_path: Path) -> AsyncIterator[Settings]
         lease_s=3,
         republish_after_s=2,
     )
-    client: AsyncMongoClient[dict[str, object]] = AsyncMongoClient(servers.mongodb_url)
+    # Polling: closed while its monitor connects, the driver's streaming one would leave a socket open.
+    client: AsyncMongoClient[dict[str, object]] = AsyncMongoClient(servers.mongodb_url, serverMonitoringMode="poll")
     await client.drop_database(database)
     await client.close()
 

@@ -88,6 +88,9 @@ class Scheduler:
                 log.warning("schedule_inactive", extra={"trigger": id_, "reason": "no apps"})
         for id_ in self._active.keys() - active.keys():
             self._metrics.forget(id_)
+        for id_, next_at in (await self._store.next_times()).items():
+            if id_ in active:  # shown from the start: an alert must see a schedule that never fires
+                self._metrics.next_fire(id_, next_at)
         self._declared, self._active, self._synced_at = declared, active, now
 
     async def _fire(self, due: Due, now: datetime) -> None:

@@ -64,6 +64,11 @@ class ScheduleStore:
             {"active": True, "_id": {"$nin": list(schedules)}}, {"$set": {"active": False, "inactive_since": now}}
         )
 
+    async def next_times(self) -> Mapping[str, datetime]:
+        """When each active schedule fires next."""
+        found = self.schedules.find({"active": True}, {"next_at": 1})
+        return {each["_id"]: each["next_at"] async for each in found}
+
     async def upcoming(self, until: datetime) -> Sequence[Due]:
         """The schedules whose next time is not after `until`, the longest due first."""
         query = {"active": True, "next_at": {"$lte": until}}

@@ -30,6 +30,10 @@ BASE_FLAGS: Mapping[str, tuple[str, bool]] = {
 ReadDocument = Callable[[str, str, Mapping[str, Any], tuple[str, ...]], Awaitable[Mapping[str, Any] | None]]
 
 
+class ReadRefusedError(Exception):
+    """The database refused this read, and would refuse it again; the text says why."""
+
+
 class ContextError(Exception):
     """A required value is missing: the run fails before any model call. The text names variable and source."""
 
@@ -173,7 +177,7 @@ async def _database_value(variable: Variable, facts: Mapping[str, Any], read: Re
         value = json.loads(
             text
         )  # plain JSON from the first turn on, as it is after a checkpoint: dates and ids as text
-    except (QueryError, TimeoutError) as error:
+    except (QueryError, ReadRefusedError, TimeoutError) as error:
         reason = str(error) or f"no answer within {READ_DEADLINE_S:.0f} s"
         if variable.required:
             raise ContextError(f"{source}: {reason}") from None

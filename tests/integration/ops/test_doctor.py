@@ -179,6 +179,6 @@ async def test_the_probe_leaves_no_document(servers: Services, tmp_path: Path) -
     settings = Settings(mongodb_url=servers.mongodb_url, database=f"doctor_{tmp_path.name[:20]}", data_dir=tmp_path)
     await examine(replace(settings, redis_url="redis://127.0.0.1:1", listen=NOWHERE, metrics_listen=NOWHERE))
 
-    async with AsyncMongoClient[dict[str, object]](servers.mongodb_url) as client:
+    async with AsyncMongoClient[dict[str, object]](servers.mongodb_url, serverMonitoringMode="poll") as client:
         assert await client[settings.database].doctor_probes.count_documents({}) == 0
         await client.drop_database(settings.database)

@@ -32,7 +32,7 @@ async def clients(services: Services) -> AsyncIterator[tuple[AsyncMongoClient[di
     assert services.mongodb_url
     assert services.redis_url
     async with (
-        AsyncMongoClient[dict[str, Any]](services.mongodb_url) as mongodb,
+        AsyncMongoClient[dict[str, Any]](services.mongodb_url, serverMonitoringMode="poll") as mongodb,
         Redis.from_url(services.redis_url, decode_responses=True) as redis,
     ):
         yield mongodb, redis

@@ -22,8 +22,8 @@ Series = dict[tuple[str, frozenset[tuple[str, str]]], float]
 
 
 @asynccontextmanager
-async def exporter(stage: Stage, address: Address, **changes: object) -> AsyncIterator[Process]:
-    settings = replace(stage.settings, metrics_listen=address, **changes)  # type: ignore[arg-type] -- a test's shorthand
+async def exporter(stage: Stage, address: Address, *, max_app_labels: int = 100) -> AsyncIterator[Process]:
+    settings = replace(stage.settings, metrics_listen=address, max_app_labels=max_app_labels)
     process = await asyncio.create_subprocess_exec(*role_command("exporter"), env=as_environment(settings))
     try:
         yield process

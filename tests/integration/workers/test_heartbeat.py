@@ -17,7 +17,7 @@ from workers.settings import Settings
 
 pytestmark = pytest.mark.integration
 
-LEASE_S = 2
+LEASE_S = 3
 
 
 class Losses:

@@ -170,7 +170,7 @@ async def test_an_edited_package_is_used_by_the_next_run(stage: Stage) -> None:
 
     async def uses_the_edit() -> bool:
         run = await stage.ended((await stage.accept("Relay")).run_id)
-        return run["turn"] == 2 and run["package_version"] != before["package_version"]
+        return bool(run["turn"] == 2 and run["package_version"] != before["package_version"])
 
     await until("a run uses the edited package", uses_the_edit, within_s=5)
 

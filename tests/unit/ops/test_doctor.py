@@ -1,8 +1,8 @@
 import asyncio
+import shutil
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -13,17 +13,11 @@ from ops.doctor.checks import Check, one_line, would_break
 from ops.doctor.embedded import check_data_dir
 from ops.doctor.examine import check_settings, examine
 from ops.doctor.mongodb import judge_oplog
-from ops.doctor.packages import check_models, check_packages
+from ops.doctor.packages import check_packages_and_models
 from ops.doctor.ports import check_address
 from ops.doctor.urls import redacted, unreadable
-from workers.settings import Address, Settings, SettingsError
-
-
-@dataclass(frozen=True)
-class Report:
-    name: str
-    problems: tuple[str, ...] = ()
-    warnings: tuple[str, ...] = ()
+from workers.settings import Address, Settings
+from workflows.package.catalog import LIBRARY
 
 
 @asynccontextmanager
@@ -148,42 +142,80 @@ async def test_a_data_directory_of_a_newer_version_is_a_problem(tmp_path: Path) 
     assert (check.level, check.advice) == ("problem", "choose another UNATTENDED_DATA_DIR")
 
 
-async def test_packages_are_reported_each() -> None:
-    reports = [Report("A"), Report("B", problems=("no agents", "no tools")), Report("C", warnings=("odd",))]
-
-    checks = await check_packages(lambda: reports)
-
-    assert [check.level for check in checks] == ["ok", "problem", "warning"]
-    assert (checks[1].found, checks[1].advice) == ("no agents (and 1 more)", "unattended validate B")
+def by_name(checks: list[Check]) -> dict[str, Check]:
+    return {check.name: check for check in checks}
 
 
-async def test_no_packages_is_a_warning() -> None:
-    [check] = await check_packages(list)
+def copy_of_the_library(folder: Path) -> Path:
+    shutil.copytree(LIBRARY, folder / "packages")
+    return folder / "packages"
 
-    assert check.level == "warning"
+
+async def test_the_shipped_packages_and_their_models_are_good(tmp_path: Path) -> None:
+    packages = copy_of_the_library(tmp_path)
+
+    checks = await check_packages_and_models(Settings(packages=(packages,), models=packages / "models.yaml"))
+
+    assert [(check.name, check.level) for check in checks] == [
+        ("package DailyDigest", "ok"),
+        ("package OrderFollowUp", "ok"),
+        ("models", "ok"),
+    ]
 
 
-async def test_models_are_named() -> None:
-    def broken() -> list[str]:
-        raise SettingsError("models.yaml: line 3: no such provider")
+async def test_a_refused_package_is_a_problem_that_names_file_and_place(tmp_path: Path) -> None:
+    packages = copy_of_the_library(tmp_path)
+    (packages / "DailyDigest" / "handoffs.yaml").write_text(
+        "handoff_rules: [{source_agent: Nobody, target_agent: end}]"
+    )
 
-    assert (await check_models(lambda: ["default", "local"]))[0] == Check("models", "ok", "default, local")
-    assert (await check_models(lambda: ["local"]))[0].level == "warning"
-    assert (await check_models(broken))[0].level == "problem"
+    check = by_name(await check_packages_and_models(Settings(packages=(packages,))))["package DailyDigest"]
+
+    assert check.level == "problem"
+    assert "handoffs.yaml: handoff_rules[0].source_agent" in check.found
+    assert check.advice == "unattended packages show DailyDigest"
+
+
+async def test_a_directory_that_is_not_there_is_a_problem_and_an_empty_one_a_warning(tmp_path: Path) -> None:
+    missing = await check_packages_and_models(Settings(packages=(tmp_path / "nowhere",)))
+    empty = await check_packages_and_models(Settings(packages=(tmp_path,)))
+
+    assert by_name(missing)["packages"].level == "problem"
+    assert by_name(empty)["packages"].level == "warning"
+
+
+@pytest.mark.parametrize(
+    ("models", "found"),
+    [
+        ("models: [", "models.yaml: line 2, column 1"),
+        ("models: {default: {provider: openai, model: m, api_key: env:NO_SUCH_KEY}}", "NO_SUCH_KEY"),
+        ("models: {default: {provider: script, file: none.yaml}}", "none.yaml"),
+        ("models: {other: {provider: openai, model: m}}", "wants the alias default"),
+    ],
+)
+async def test_models_that_would_fail_a_run_are_problems(tmp_path: Path, models: str, found: str) -> None:
+    (tmp_path / "models.yaml").write_text(models)
+
+    checks = await check_packages_and_models(Settings(models=tmp_path / "models.yaml"))
+
+    problems = [check for check in checks if check.level == "problem"]
+    assert problems
+    assert found in problems[0].found
 
 
 async def test_a_check_that_hangs_is_a_problem_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def hangs() -> list[Check]:
+    async def hangs(_: Settings) -> list[Check]:
         await asyncio.Event().wait()
         return []
 
     monkeypatch.setattr("ops.doctor.examine._LIMIT_S", 0.05)
+    monkeypatch.setattr("ops.doctor.examine.check_packages_and_models", hangs)
     nowhere = Address("127.0.0.1", 0)
     settings = Settings(
         mongodb_url="nonsense", redis_url="nonsense", data_dir=tmp_path, listen=nowhere, metrics_listen=nowhere
     )
 
-    checks = {check.name: check for check in await examine(settings, [("packages", hangs)])}
+    checks = {check.name: check for check in await examine(settings)}
 
     assert (checks["packages"].level, checks["settings"].level) == ("problem", "ok")
     assert (checks["redis"].level, checks["mongodb"].level) == ("problem", "problem")

@@ -95,7 +95,7 @@ def _condition(section: Section) -> str | None:
         section.error("wrong_value", "handoff_type", f"{kind} is neither after_work nor condition")
     if kind in _ALWAYS and (raw not in (None, True) or key is not None):
         section.ignored("condition", f"a rule of type {kind} always holds; write handoff_type: condition")
-    if kind in _ALWAYS or (kind == "" and raw is None and key is None):
+    if kind in _ALWAYS or (kind == "" and not condition_type and raw is None and key is None):
         return None
     if isinstance(raw, bool):
         return "True" if raw else "False"

@@ -1,6 +1,6 @@
 """A section: one raw mapping of a package file, read field by field, with findings that name the place."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from workflows.package.findings import Findings
@@ -12,7 +12,7 @@ _FALSE = {"false", "no", "0", "off"}
 
 
 class Section:
-    """Remembers which fields were read, so that `rest()` can report the ones nobody understood."""
+    """Remembers which fields were read, so that `report_rest()` can name the ones nobody understood."""
 
     def __init__(self, body: Any, *, file: str, path: str, findings: Findings) -> None:
         self.file = file
@@ -85,13 +85,10 @@ class Section:
     def sequence(self, *names: str) -> list[Any]:
         return self._typed(names, list, "a list") or []
 
-    def rest(self, *, understood_elsewhere: Iterable[str] = ()) -> list[str]:
-        return [str(name) for name in self.body if name not in self._read and name not in set(understood_elsewhere)]
-
     def report_rest(self, why: str = "this worker does not execute this field") -> None:
-        for name in self.rest():
-            if self.body[name] not in (None, [], {}, "", False):
-                self.ignored(name, why)
+        for name, value in self.body.items():
+            if name not in self._read and value not in (None, [], {}, "", False):
+                self.ignored(str(name), why)  # YAML has keys that are no text: `on` is true
 
     def _typed(self, names: tuple[str, ...], kind: type[Any], wanted: str) -> Any:
         value = self.get(*names)

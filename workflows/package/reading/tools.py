@@ -66,6 +66,9 @@ def _file(section: Section, folder: Path) -> Path | None:
     name = section.required_text("file")
     if not name:
         return None
+    if "\x00" in name:  # no system can have it
+        section.error("wrong_value", "file", "is not the name of a file")
+        return None
     root = folder.resolve()
     for candidate in ((folder / name).resolve(), (folder / "tools" / name).resolve()):
         shared = root.parent / "_shared"

@@ -1,0 +1,49 @@
+"""Small packages on disk, for tests: valid as they are, and written file by file."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from workflows.package.findings import Finding
+from workflows.package.loader import load_package
+from workflows.package.models import Package
+
+ORCHESTRATOR: dict[str, Any] = {"workflow_name": "Small", "initial_agent": "A"}
+AGENTS: dict[str, Any] = {"agents": [{"name": "A", "system_message": "You are A."}, {"name": "B"}]}
+TOOL = "def greet(name: str) -> str:\n    return f'hello {name}'\n"
+
+
+def write_package(folder: Path, **files: Any) -> Path:
+    """Stems as keywords: data becomes YAML, text is written as it is. `None` leaves a file out."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for stem, body in {"orchestrator": ORCHESTRATOR, "agents": AGENTS, **files}.items():
+        if body is not None:
+            text = body if isinstance(body, str) else yaml.safe_dump(body, sort_keys=False)
+            (folder / f"{stem}.yaml").write_text(text, encoding="utf-8")
+    return folder
+
+
+def write_tool(folder: Path, name: str, source: str) -> Path:
+    path = folder / "tools" / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(source, encoding="utf-8")
+    return path
+
+
+def load(folder: Path, **files: Any) -> Package:
+    return load_package(write_package(folder, **files))
+
+
+def errors(package: Package) -> list[Finding]:
+    return [finding for finding in package.findings if finding.level == "error"]
+
+
+def said(package: Package) -> set[tuple[str, str, str, str]]:
+    return {(each.level, each.code, each.file, each.path) for each in package.findings}
+
+
+def rule(source: str, target: str, condition: str | None = None, **more: Any) -> Mapping[str, Any]:
+    kind = {"handoff_type": "condition", "condition": condition} if condition else {"handoff_type": "after_work"}
+    return {"source_agent": source, "target_agent": target, **kind, **more}

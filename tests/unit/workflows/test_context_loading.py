@@ -1,0 +1,322 @@
+"""Loading the context of a run: every source, production, gating, bounds and what is missing."""
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from bson import ObjectId
+
+from tests.unit.workflows.packages import ORCHESTRATOR, load
+from workflows.context import loading
+from workflows.context.loading import ContextError, ContextSources, RunContext, RunFacts, load_context, purged
+from workflows.package.models import Package
+
+FACTS = RunFacts("run_1", "acme", "ada", "chat_1", "Small", {"type": "form_submit", "name": "ask"})
+BASE = {
+    "app_id": "acme",
+    "enterprise_id": "acme",
+    "user_id": "ada",
+    "chat_id": "chat_1",
+    "workflow_name": "Small",
+    "run_id": "run_1",
+    "trigger": {"type": "form_submit", "name": "ask"},
+}
+FLAGS = {"context_aware": True, "monetization_enabled": False}
+ENV = {"type": "environment", "env_var": "REGION"}
+ORDER = {
+    "type": "database",
+    "database_name": "shop",
+    "collection": "orders",
+    "query_template": {"_id": "{{order_id}}", "app_id": "{{runtime.app_id}}"},
+    "fields": ["status"],
+}
+
+
+class Shop:
+    """Documents in memory; remembers what it was asked."""
+
+    def __init__(self, document: Mapping[str, Any] | None = None) -> None:
+        self.document = document
+        self.asked: list[tuple[str, str, Mapping[str, Any], tuple[str, ...]]] = []
+
+    async def read(
+        self, database: str, collection: str, query: Mapping[str, Any], fields: tuple[str, ...]
+    ) -> Mapping[str, Any] | None:
+        self.asked.append((database, collection, query, fields))
+        return self.document
+
+
+def package(folder: Path, inputs: Mapping[str, Any] | None = None, **variables: Mapping[str, Any]) -> Package:
+    definitions = {
+        name: {
+            "type": source.get("as", "string"),
+            "source": {key: value for key, value in source.items() if key != "as"},
+        }
+        for name, source in variables.items()
+    }
+    loaded = load(
+        folder,
+        orchestrator={**ORCHESTRATOR, "inputs": dict(inputs or {})},
+        context_variables={"definitions": definitions},
+    )
+    assert not loaded.refused, loaded.findings
+    return loaded
+
+
+async def context_of(
+    package: Package,
+    payload: Mapping[str, Any] | None = None,
+    *,
+    environment: Mapping[str, str] | None = None,
+    production: bool = False,
+    include_schema: bool = True,
+    shop: Shop | None = None,
+) -> RunContext:
+    sources = ContextSources(
+        environment={} if production else environment or {},
+        production=production,
+        include_schema=include_schema,
+        read_document=(shop or Shop()).read,
+    )
+    return await load_context(package, FACTS, payload or {}, sources)
+
+
+async def values_of(package: Package, payload: Mapping[str, Any] | None = None, **options: Any) -> dict[str, Any]:
+    return dict((await context_of(package, payload, **options)).variables)
+
+
+async def test_base_facts_and_flags_are_always_there(tmp_path: Path) -> None:
+    assert await values_of(package(tmp_path)) == {**BASE, **FLAGS}
+
+
+async def test_flags_follow_the_environment(tmp_path: Path) -> None:
+    values = await values_of(package(tmp_path), environment={"CONTEXT_AWARE": "0", "MONETIZATION_ENABLED": "yes"})
+    assert (values["context_aware"], values["monetization_enabled"]) == (False, True)
+
+
+async def test_production_has_neither_flags_nor_environment_variables(tmp_path: Path) -> None:
+    region = package(
+        tmp_path, region={**ENV, "default": "eu"}, other={"type": "config", "env_var": "X", "required": True}
+    )
+
+    context = await context_of(region, production=True)
+
+    assert dict(context.variables) == BASE
+    assert context.suppressed == {"region", "other", "context_aware", "monetization_enabled"}
+
+
+async def test_production_says_what_is_suppressed_by_name_only(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+
+    await context_of(package(tmp_path, region={**ENV, "default": "canary"}), production=True)
+
+    records = [record for record in caplog.records if record.getMessage() == "environment_variables_suppressed"]
+    assert [record.levelname for record in records] == ["INFO"]
+    assert "canary" not in str([vars(record) for record in caplog.records])
+
+
+async def test_an_input_of_a_suppressed_name_is_purged_with_a_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    both = package(tmp_path, inputs={"region": {"type": "string"}}, region=ENV)
+
+    values = await values_of(both, {"region": "from outside"}, production=True)
+
+    assert "region" not in values
+    assert [(each.levelname, each.getMessage()) for each in caplog.records if each.levelno >= logging.WARNING] == [
+        ("WARNING", "environment_variables_purged")
+    ]
+
+
+def test_a_checkpoint_is_purged_as_well() -> None:
+    assert dict(purged({"a": 1, "region": "eu"}, frozenset({"region"}), run_id="run_1")) == {"a": 1}
+
+
+@pytest.mark.parametrize(
+    ("declared", "text", "expected"),
+    [("string", "eu", "eu"), ("boolean", "on", True), ("integer", "7", 7), ("object", '{"a": 1}', {"a": 1})],
+)
+async def test_an_environment_variable_has_its_declared_type(
+    tmp_path: Path, declared: str, text: str, expected: object
+) -> None:
+    values = await values_of(package(tmp_path, region={**ENV, "as": declared}), environment={"REGION": text})
+    assert values["region"] == expected
+
+
+async def test_an_unset_environment_variable_has_its_default(tmp_path: Path) -> None:
+    assert (await values_of(package(tmp_path, region={**ENV, "default": "eu"})))["region"] == "eu"
+
+
+async def test_a_value_of_the_wrong_type_is_named_but_not_shown(tmp_path: Path) -> None:
+    with pytest.raises(ContextError, match=r"REGION .for region. is not of type integer") as caught:
+        await context_of(package(tmp_path, region={**ENV, "as": "integer"}), environment={"REGION": "canary"})
+
+    assert "canary" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("sources", "inputs", "named"),
+    [
+        ({"region": {**ENV, "required": True}}, {}, "region is required and REGION is not set"),
+        ({"who": {"type": "runtime", "required": True}}, {}, "runtime variable who is required"),
+        ({"order": {**ORDER, "required": True}}, {"order_id": {"default": 1}}, "order from shop.orders: no document"),
+        ({"order": {**ORDER, "required": True}}, {}, "order from shop.orders: order_id has no value"),
+        ({}, {"order_id": {"required": True}}, "input order_id is required"),
+    ],
+)
+async def test_what_is_required_and_missing_is_named(
+    tmp_path: Path, sources: dict[str, Any], inputs: dict[str, Any], named: str
+) -> None:
+    with pytest.raises(ContextError, match=named):
+        await context_of(package(tmp_path, inputs, **sources))
+
+
+async def test_inputs_and_runtime_variables_come_from_the_payload_and_nothing_else_does(tmp_path: Path) -> None:
+    declared = package(
+        tmp_path, {"region": {"default": "eu"}, "note": {}}, who={"type": "runtime", "default": "nobody"}
+    )
+
+    values = await values_of(declared, {"region": "us", "who": "ada", "undeclared": {"$ne": None}})
+
+    assert values == {**BASE, **FLAGS, "region": "us", "note": None, "who": "ada"}
+
+
+async def test_null_in_a_payload_means_the_default(tmp_path: Path) -> None:
+    declared = package(tmp_path, {"region": {"default": "eu"}}, who={"type": "runtime", "default": "nobody"})
+
+    values = await values_of(declared, {"region": None, "who": None})
+
+    assert (values["region"], values["who"]) == ("eu", "nobody")
+
+
+@pytest.mark.parametrize("name", sorted(BASE))
+async def test_nothing_takes_the_place_of_whose_run_it_is(tmp_path: Path, name: str) -> None:
+    source = {**ORDER, "query_template": {"app_id": "{{app_id}}", "by": "{{user_id}}"}}
+    forged = package(tmp_path, {name: {"default": "globex"}}, **{name: {"type": "runtime"}, "order": source})
+    shop = Shop()
+
+    values = await values_of(forged, {name: "globex"}, shop=shop)
+
+    assert {key: values[key] for key in BASE} == BASE
+    assert shop.asked[0][2] == {"app_id": "acme", "by": "ada"}
+
+
+async def test_one_runs_changes_are_not_the_next_runs_defaults(tmp_path: Path) -> None:
+    shared = package(
+        tmp_path,
+        {"tags": {"default": ["a"]}},
+        notes={"type": "state", "default": ["a"]},
+        fixed={"type": "static", "value": {"a": ["a"]}},
+        who={"type": "runtime", "default": ["a"]},
+        region={**ENV, "default": ["a"]},
+        order={**ORDER, "default": ["a"]},
+    )
+    first = (await context_of(shared, {"order_id": "1"})).variables
+    for name in ("tags", "notes", "who", "region", "order"):
+        first[name].append("secret of app one")
+    first["fixed"]["a"].append("secret of app one")
+
+    assert "secret" not in str(await values_of(shared, {"order_id": "1"}))
+
+
+async def test_one_field_gives_its_value_and_several_a_mapping(tmp_path: Path) -> None:
+    read = package(tmp_path, {"order_id": {}}, one=ORDER, several={**ORDER, "fields": ["status", "total", "absent"]})
+    shop = Shop({"status": "paid", "total": 120, "secret": "no"})
+
+    values = await values_of(read, {"order_id": "A-1"}, shop=shop)
+
+    assert values["one"] == "paid"
+    assert values["several"] == {"status": "paid", "total": 120, "absent": None}
+    assert shop.asked[0] == ("shop", "orders", {"_id": "A-1", "app_id": "acme"}, ("status",))
+
+
+async def test_a_database_value_is_plain_json_from_the_first_turn_on(tmp_path: Path) -> None:
+    paid_at = datetime(2026, 3, 1, tzinfo=UTC)
+    shop = Shop({"status": {"by": ObjectId("65f1a2b3c4d5e6f708192a3b"), "at": paid_at}})
+
+    values = await values_of(package(tmp_path, {"order_id": {}}, order=ORDER), {"order_id": 1}, shop=shop)
+
+    assert values["order"] == {"by": "65f1a2b3c4d5e6f708192a3b", "at": str(paid_at)}
+
+
+async def test_search_by_asks_for_the_fact_of_that_name(tmp_path: Path) -> None:
+    source = {key: value for key, value in ORDER.items() if key not in ("query_template", "fields")}
+    shop = Shop({"plan": "gold"})
+
+    values = await values_of(
+        package(tmp_path, plan={**source, "search_by": "enterprise_id", "field": "plan"}), shop=shop
+    )
+
+    assert values["plan"] == "gold"
+    assert shop.asked[0][2:] == ({"enterprise_id": "acme"}, ("plan",))
+
+
+async def test_a_gated_schema_reads_nothing(tmp_path: Path) -> None:
+    shop = Shop({"status": "paid"})
+
+    values = await values_of(
+        package(tmp_path, {"order_id": {}}, order={**ORDER, "required": True}), include_schema=False, shop=shop
+    )
+
+    assert "order" not in values
+    assert shop.asked == []
+
+
+@pytest.mark.parametrize("payload", [{}, {"order_id": {"$ne": None}}, {"order_id": ["a"]}])
+async def test_an_optional_value_that_cannot_be_read_is_its_default_and_said(
+    tmp_path: Path, payload: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    shop = Shop({"status": "of somebody else"})
+
+    values = await values_of(
+        package(tmp_path, {"order_id": {}}, order={**ORDER, "default": "none"}), payload, shop=shop
+    )
+
+    assert values["order"] == "none"
+    assert shop.asked == []
+    assert [record.getMessage() for record in caplog.records] == ["context_value_missing"]
+
+
+async def test_a_value_above_the_bound_does_not_come_in(tmp_path: Path) -> None:
+    shop = Shop({"status": "x" * (loading.MAX_VALUE_BYTES + 1)})
+    read = package(tmp_path / "a", {"order_id": {}}, order={**ORDER, "default": "none"})
+    required = package(tmp_path / "b", {"order_id": {}}, order={**ORDER, "required": True})
+
+    assert (await values_of(read, {"order_id": 1}, shop=shop))["order"] == "none"
+    with pytest.raises(ContextError, match=r"order from shop.orders: the value is larger than 256 KB"):
+        await values_of(required, {"order_id": 1}, shop=shop)
+
+
+async def test_a_read_has_a_deadline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loading, "READ_DEADLINE_S", 0.01)
+
+    class Silent(Shop):
+        async def read(self, *_: Any) -> Mapping[str, Any] | None:
+            return await asyncio.get_running_loop().create_future()  # type: ignore[no-any-return]
+
+    with pytest.raises(ContextError, match=r"order from shop.orders: no answer within"):
+        await context_of(
+            package(tmp_path, {"order_id": {"default": 1}}, order={**ORDER, "required": True}), shop=Silent()
+        )
+
+
+async def test_reads_are_concurrent(tmp_path: Path) -> None:
+    barrier = asyncio.Barrier(3)
+
+    class Together(Shop):
+        async def read(self, *_: Any) -> Mapping[str, Any] | None:
+            await barrier.wait()
+            return {"status": "paid"}
+
+    async with asyncio.timeout(5):
+        values = await values_of(
+            package(tmp_path, {"order_id": {"default": 1}}, a=ORDER, b=ORDER, c=ORDER), shop=Together()
+        )
+
+    assert [values[name] for name in "abc"] == ["paid"] * 3

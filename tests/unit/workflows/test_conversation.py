@@ -1,0 +1,408 @@
+"""Conversations in process, with the script provider: who speaks, what is kept, and how it ends."""
+
+import asyncio
+import copy
+import json
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.unit.workflows.chats import THREADS, Chat, Kept, built
+from tests.unit.workflows.packages import ORCHESTRATOR, load, rule, write_tool
+from workflows.chat.agents import AgentShop, BuiltPackage
+from workflows.chat.errors import PackageDefect
+from workflows.chat.models import Models
+from workflows.models_file import ScriptModel
+from workflows.outcome import Outcome, OutcomeKind
+from workflows.package.catalog import LIBRARY
+from workflows.package.loader import load_package
+
+A_TO_B = {"handoff_rules": [rule("A", "B"), rule("B", "terminate", termination_reason="all said")]}
+ROUND = {"handoff_rules": [rule("A", "B"), rule("B", "A")]}
+
+
+def chat(folder: Path, answers: Any = None, *, context: dict[str, Any] | None = None, **files: Any) -> Chat:
+    package = load(folder, **files)
+    assert not package.refused, package.findings
+    return Chat(
+        built(package, answers or {"default": {"text": "ok", "usage": {"input": 3, "output": 1}}}, folder),
+        context or {},
+    )
+
+
+def shipped(name: str, folder: Path, **context: Any) -> Chat:
+    package = load_package(LIBRARY / name)
+    defaults = {each.name: copy.deepcopy(each.default) for each in package.variables.values()}
+    return Chat(built(package, LIBRARY / "answers.yaml", folder), {"app_id": "acme", **defaults, **context})
+
+
+async def test_the_daily_digest_is_collected_and_written(tmp_path: Path) -> None:
+    outcome, kept = await fast(shipped("DailyDigest", tmp_path, region="eu")).run()
+
+    assert outcome == Outcome(OutcomeKind.COMPLETED, "Writer ends the chat")
+    assert kept.speakers == ["Collector", "Writer"]
+    assert [turn.handoff for turn in (kept.turn(1), kept.turn(2))] == ["Writer", "terminate"]
+    assert kept.turn(1).context_changes["collected"] is True
+    assert kept.context(1)["numbers"]["orders"] == 128
+    assert [(call.agent, call.number, call.status, call.ok) for call in kept.calls] == [
+        ("Collector", 1, "reported", True),
+        ("Collector", 2, "reported", True),
+        ("Writer", 3, "reported", True),
+    ]
+    assert kept.turn(1).tokens == {"input": 930, "output": 65}
+
+
+async def test_an_order_follow_up_is_reviewed_and_written(tmp_path: Path) -> None:
+    outcome, kept = await fast(shipped("OrderFollowUp", tmp_path, order_id="1", order={"total": 120})).run()
+
+    assert outcome.kind is OutcomeKind.COMPLETED
+    assert kept.speakers == ["Reviewer", "Correspondent"]
+    assert kept.context(2)["follow_up_kind"] == "thank_you"
+
+
+def fast(chat: Chat) -> Chat:
+    """The shipped answers take their time, for people to watch; tests do not."""
+    for agent in chat.built.agents.values():
+        script = agent.config.create()._inner._script  # type: ignore[union-attr]
+        for entries in (*script.answers.values(), [script.default]):
+            for entry in entries:
+                entry.pop("delay_s", None)
+    return chat
+
+
+@pytest.mark.parametrize("name", ["DailyDigest", "OrderFollowUp"])
+async def test_a_chat_resumed_from_any_checkpoint_goes_on_where_it_was(tmp_path: Path, name: str) -> None:
+    whole = fast(shipped(name, tmp_path, order_id="1"))
+    outcome, kept = await whole.run()
+
+    for number in range(len(kept.turns) + 1):
+        again, resumed = await whole.run(kept.up_to(number))
+
+        assert again == outcome
+        assert resumed.speakers == kept.speakers
+        assert [json.loads(turn)["text"] for turn in resumed.turns] == [json.loads(turn)["text"] for turn in kept.turns]
+        assert {call.agent for call in resumed.calls} == set(kept.speakers[number:])
+
+
+async def test_a_chat_that_had_ended_asks_nobody_again(tmp_path: Path) -> None:
+    """Its worker died after the last turn was committed and before the run was released."""
+    limited = {**ORCHESTRATOR, "max_turns": 2}
+    ending = chat(tmp_path, handoffs=A_TO_B, orchestrator=limited)
+    outcome, kept = await ending.run()
+
+    again, resumed = await ending.run(kept.up_to(2))
+
+    assert outcome == again == Outcome(OutcomeKind.COMPLETED, "all said")
+    assert resumed.calls == []
+
+
+async def test_turns_are_limited(tmp_path: Path) -> None:
+    outcome, kept = await chat(tmp_path, handoffs=ROUND, orchestrator={**ORCHESTRATOR, "max_turns": 3}).run()
+
+    assert outcome.kind is OutcomeKind.MAX_TURNS
+    assert kept.speakers == ["A", "B", "A"]
+    assert kept.checkpoints[-1][0] == "B"
+
+
+async def test_model_calls_are_limited_and_the_turn_in_flight_is_not_committed(tmp_path: Path) -> None:
+    endless = chat(tmp_path, handoffs=ROUND)
+    endless.max_calls = 2
+
+    outcome, kept = await endless.run()
+
+    assert outcome.kind is OutcomeKind.LOOP_DETECTED
+    assert outcome.error is not None
+    assert (outcome.error.agent, outcome.error.turn) == ("A", 3)
+    assert (len(kept.calls), kept.speakers) == (2, ["A", "B"])
+
+
+@pytest.mark.parametrize("text", ["", "  \n"])
+async def test_an_empty_answer_is_a_transient_fault_of_the_model(tmp_path: Path, text: str) -> None:
+    outcome, kept = await chat(tmp_path, {"answers": {"A": [{"text": text}]}}).run()
+
+    assert (outcome.kind, outcome.transient) == (OutcomeKind.MODEL_ERROR, True)
+    assert kept.turns == []
+    assert [(call.status, call.ok) for call in kept.calls] == [("missing", True)]
+
+
+@pytest.mark.parametrize(("status", "transient"), [(429, True), (503, True), (400, False), (401, False)])
+async def test_an_error_of_the_model_says_whether_to_try_again(tmp_path: Path, status: int, transient: bool) -> None:
+    error = {"status": status, "retry_after_s": 1}
+    outcome, kept = await chat(tmp_path, {"answers": {"A": [{"error": error}]}}).run()
+
+    assert (outcome.kind, outcome.transient, outcome.retry_after_s) == (OutcomeKind.MODEL_ERROR, transient, 1)
+    assert outcome.error is not None
+    assert (outcome.error.agent, outcome.error.turn) == ("A", 1)
+    assert [(call.ok, call.status, call.error) for call in kept.calls] == [(False, "missing", "ModelError")]
+
+
+async def test_a_stopping_worker_hands_back_between_two_turns(tmp_path: Path) -> None:
+    stopping = chat(tmp_path, handoffs=ROUND)
+    kept = Kept()
+
+    outcome, _ = await stopping.run(kept, stopping=lambda: len(kept.turns) == 2)
+
+    assert outcome.kind is OutcomeKind.HANDED_BACK
+    assert kept.speakers == ["A", "B"]
+    assert kept.checkpoints[-1][0] == "A"
+
+
+async def test_a_package_without_routing_is_one_turn(tmp_path: Path) -> None:
+    outcome, kept = await chat(tmp_path).run()
+
+    assert outcome.kind is OutcomeKind.COMPLETED
+    assert kept.speakers == ["A"]
+
+
+async def test_variables_flip_before_the_routing_of_the_same_turn(tmp_path: Path) -> None:
+    trigger = {"type": "agent_text", "agent": "A", "match": {"equals": "next"}}
+    deriving = chat(
+        tmp_path,
+        {"answers": {"A": [{"text": "not yet"}, {"text": " NEXT "}]}, "default": {"text": "ok"}},
+        context={"ready": False},
+        context_variables={
+            "definitions": {"ready": {"source": {"type": "derived", "default": False, "triggers": [trigger]}}}
+        },
+        handoffs={"handoff_rules": [rule("A", "B", "${ready} == true"), rule("A", "A"), rule("B", "terminate")]},
+    )
+
+    _, kept = await deriving.run()
+
+    assert kept.speakers == ["A", "A", "B"]
+    assert [dict(kept.turn(number).context_changes) for number in (1, 2)] == [{}, {"ready": True}]
+
+
+async def test_pre_scope_rules_hand_over_before_an_agent_speaks(tmp_path: Path) -> None:
+    skipping = chat(
+        tmp_path,
+        context={"known": True},
+        context_variables={"definitions": {"known": {"source": {"type": "state"}}}},
+        handoffs={"handoff_rules": [rule("A", "B", "${known}", condition_scope="pre"), rule("A", "terminate")]},
+    )
+
+    _, kept = await skipping.run()
+
+    assert kept.speakers == ["B"]
+
+
+async def test_pre_scope_rules_in_a_circle_are_a_loop(tmp_path: Path) -> None:
+    pre = {"condition_scope": "pre"}
+    circle = chat(
+        tmp_path,
+        handoffs={"handoff_rules": [rule("A", "B", "True or ${x}", **pre), rule("B", "A", "True or ${x}", **pre)]},
+    )
+
+    outcome, kept = await circle.run()
+
+    assert outcome.kind is OutcomeKind.LOOP_DETECTED
+    assert kept.calls == []
+
+
+@pytest.mark.parametrize(("human", "kind"), [(False, OutcomeKind.COMPLETED), (True, OutcomeKind.NEEDS_HUMAN)])
+async def test_a_hand_off_to_a_person(tmp_path: Path, human: bool, kind: OutcomeKind) -> None:
+    asking = chat(
+        tmp_path,
+        orchestrator={**ORCHESTRATOR, "human_in_the_loop": human},
+        handoffs={"handoff_rules": [rule("A", "user")]},
+    )
+
+    outcome, kept = await asking.run()
+
+    assert outcome.kind is kind
+    assert kept.speakers == ["A"]
+
+
+async def test_each_agent_sees_the_others_by_name_and_its_own_turns_as_its_own(tmp_path: Path) -> None:
+    answers = {"answers": {"A": [{"text": "a1"}, {"text": "a2"}], "B": [{"text": "b1"}]}}
+    asked: list[list[str]] = []
+    talking = chat(tmp_path, answers, handoffs=ROUND, orchestrator={**ORCHESTRATOR, "max_turns": 3})
+    listen(talking, asked)
+
+    await talking.run()
+
+    assert asked == [
+        ["ModelRequest: Begin."],
+        ["ModelRequest: Begin.", "ModelRequest: [A]: a1"],
+        ["ModelRequest: Begin.", "ModelResponse: a1", "ModelRequest: [B]: b1"],
+    ]
+
+
+async def test_an_agent_that_goes_on_is_asked_to(tmp_path: Path) -> None:
+    asked: list[list[str]] = []
+    alone = chat(tmp_path, handoffs={"handoff_rules": [rule("A", "A")]}, orchestrator={**ORCHESTRATOR, "max_turns": 2})
+    listen(alone, asked)
+
+    await alone.run()
+
+    assert asked[1] == ["ModelRequest: Begin.", "ModelResponse: ok", "ModelRequest: Go on."]
+
+
+async def test_exposed_variables_are_in_the_prompt_of_every_turn_and_others_are_not(tmp_path: Path) -> None:
+    prompts: list[str] = []
+    tool = "def count(context_variables):\n    context_variables['n'] += 1\n    return 'counted'\n"
+    write_tool(tmp_path, "count.py", tool)
+    counting = chat(
+        tmp_path,
+        {"answers": {"A": [{"tool_calls": [{"name": "count"}]}, {"text": "one"}, {"text": "two"}]}},
+        context={"n": 1, "hidden": "canary"},
+        context_variables={"definitions": {"n": {"source": {"type": "state"}}, "hidden": {"source": {"type": "state"}}}, "agents": {"A": ["n"]}},
+        tools=[{"agent": "A", "file": "count.py", "function": "count"}],
+        handoffs={"handoff_rules": [rule("A", "A")]},
+        orchestrator={**ORCHESTRATOR, "max_turns": 2},
+    )  # fmt: skip
+    listen(counting, [], prompts)
+
+    await counting.run()
+
+    assert prompts == ["You are A.|[CONTEXT VARIABLES]\nn: 1"] * 2 + ["You are A.|[CONTEXT VARIABLES]\nn: 2"]
+    assert "canary" not in "".join(prompts)
+
+
+def listen(chat: Chat, asked: list[list[str]], prompts: list[str] | None = None) -> None:
+    """Writes down what the model is asked, on its way to the script."""
+    for agent in chat.built.agents.values():
+        client = agent.config.create()  # type: ignore[union-attr]
+        if isinstance(client._inner, Listening):  # type: ignore[attr-defined]
+            continue
+        client._inner = Listening(client._inner, asked, prompts)  # type: ignore[attr-defined]
+
+
+class Listening:
+    def __init__(self, inner: Any, asked: list[list[str]], prompts: list[str] | None) -> None:
+        self._inner, self._asked, self._prompts = inner, asked, prompts
+
+    async def __call__(self, messages: Any, context: Any, **request: Any) -> Any:
+        self._asked.append([f"{type(each).__name__}: {said(each)}" for each in messages])
+        if self._prompts is not None:
+            self._prompts.append("|".join(context.prompt))
+        return await self._inner(messages, context, **request)
+
+
+def said(event: Any) -> str:
+    if hasattr(event, "parts"):
+        return "".join(part.content for part in event.parts)
+    return str(getattr(event, "content", ""))
+
+
+@pytest.mark.parametrize("at", ["tool", "model", "commit"])
+async def test_a_cancelled_chat_stops_at_once_and_keeps_what_was_committed(tmp_path: Path, at: str) -> None:
+    reached = asyncio.Event()
+    write_tool(
+        tmp_path,
+        "wait.py",
+        "import asyncio\nasync def wait(context_variables):\n    context_variables['reached'].set()\n    await asyncio.Event().wait()\n",
+    )
+    entry = {
+        "tool": {"tool_calls": [{"name": "wait"}]},
+        "model": {"text": "late", "delay_s": 60},
+        "commit": {"text": "ok"},
+    }[at]
+    waiting = chat(
+        tmp_path,
+        {"answers": {"A": [entry]}},
+        tools=[{"agent": "A", "file": "wait.py", "function": "wait"}],
+    )  # fmt: skip
+    kept = Held(reached) if at == "commit" else Kept()
+    if at == "model":
+        asyncio.get_running_loop().call_soon(reached.set)
+    task = asyncio.create_task(cancellable(waiting, kept, reached))
+    await asyncio.wait_for(reached.wait(), 5)
+    await asyncio.sleep(0)
+
+    task.cancel()
+
+    with pytest.raises(asyncio.CancelledError):
+        await asyncio.wait_for(task, 5)
+    assert kept.turns == []
+
+
+async def cancellable(chat: Chat, kept: Kept, reached: asyncio.Event) -> None:
+    from workflows.chat.conversation import Conversation, converse
+    from workflows.chat.meter import RunMeter
+    from workflows.context.context_variables import ContextVariables
+
+    conversation = Conversation(
+        chat.built, ContextVariables({"reached": reached}), frozenset(), RunMeter(kept.record, 10), "Begin."
+    )
+    await converse(conversation, commit=kept.commit, stopping=lambda: False)
+
+
+class Held(Kept):
+    def __init__(self, reached: asyncio.Event) -> None:
+        super().__init__()
+        self._reached = reached
+
+    async def commit(self, *_: Any) -> None:
+        self._reached.set()
+        await asyncio.Event().wait()
+
+
+async def test_chats_of_one_package_at_once_do_not_mix(tmp_path: Path) -> None:
+    write_tool(
+        tmp_path,
+        "put.py",
+        "def put(name: str, context_variables):\n    context_variables['name'] = name\n    return name\n",
+    )
+    package = load(tmp_path, tools=[{"agent": "A", "file": "put.py", "function": "put"}])
+    answers = {
+        "answers": {
+            "A": [{"tool_calls": [{"name": "put", "arguments": {"name": "x"}}], "delay_s": 0.001}, {"text": "done"}]
+        }
+    }
+    shared = built(package, answers, tmp_path)
+
+    results = await asyncio.gather(*(Chat(shared, {"run": number}).run() for number in range(20)))
+
+    assert [kept.context(1) for _, kept in results] == [{"run": number, "name": "x"} for number in range(20)]
+    assert all([call.number for call in kept.calls] == [1, 2] for _, kept in results)
+
+
+async def test_an_unknown_tool_is_told_to_the_model_and_the_chat_goes_on(tmp_path: Path) -> None:
+    outcome, kept = await chat(
+        tmp_path, {"answers": {"A": [{"tool_calls": [{"name": "nosuch"}]}, {"text": "fine"}]}}
+    ).run()
+
+    assert outcome.kind is OutcomeKind.COMPLETED
+    assert kept.turn(1).text == "fine"
+
+
+async def test_half_a_character_of_a_model_or_a_tool_can_be_kept(tmp_path: Path) -> None:
+    write_tool(tmp_path, "half.py", "def half():\n    return 'half \\ud83d'\n")
+    (tmp_path / "answers.json").write_text(
+        r'{"answers": {"A": [{"tool_calls": [{"name": "half"}]}, {"text": "half \ud83d"}]}}'
+    )
+    package = load(tmp_path, tools=[{"agent": "A", "file": "half.py", "function": "half"}])
+
+    _, kept = await Chat(built(package, tmp_path / "answers.json", tmp_path)).run()
+
+    kept.turns[0].encode().decode()
+    json.loads(kept.turns[0])["text"].encode()
+    assert kept.turn(1).text == "half ?"
+    assert [event["tool_results"][0]["text"] for event in kept.turn(1).events if "tool_results" in event] == ["half ?"]
+
+
+def test_a_version_is_built_once_however_many_ask_at_once(tmp_path: Path) -> None:
+    loads = str(tmp_path / "loads")
+    write_tool(tmp_path, "slow.py", f"with open({loads!r}, 'a') as file:\n    file.write('x')\ndef slow(): ...\n")
+    (tmp_path / "answers.yaml").write_text("default: {text: ok}")
+    package = load(tmp_path, tools=[{"agent": "A", "file": "slow.py", "function": "slow"}])
+    shop = AgentShop(Models({"default": ScriptModel(provider="script", file=tmp_path / "answers.yaml")}, str), THREADS)
+    barrier = threading.Barrier(4)
+
+    def ask(_: int) -> BuiltPackage:
+        barrier.wait(5)
+        return shop.build(package)
+
+    asked = list(THREADS.map(ask, range(4)))
+
+    assert {id(each) for each in asked} == {id(asked[0])}
+    assert Path(loads).read_text() == "x"
+
+
+def test_an_unknown_alias_is_a_defect_that_names_the_known_ones(tmp_path: Path) -> None:
+    package = load(tmp_path, agents=[{"name": "A", "model": "fast"}])
+
+    with pytest.raises(PackageDefect, match="no alias 'fast'; it has default"):
+        built(package, {"default": {"text": "ok"}}, tmp_path)

@@ -1,0 +1,116 @@
+"""The models file: what an alias means, and what is said about one that means nothing."""
+
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+
+from accounting.usage import Tokens
+from workflows.models_file import ModelsFileError, OpenAIModel, ScriptModel, models_path, read_models_file
+from workflows.package.catalog import LIBRARY
+
+
+def write(folder: Path, text: str) -> Path:
+    path = folder / "models.yaml"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def problem(folder: Path, text: str) -> str:
+    with pytest.raises(ModelsFileError) as caught:
+        read_models_file(write(folder, text))
+    return str(caught.value).removeprefix(f"{folder / 'models.yaml'}: ")
+
+
+def test_aliases_prices_and_a_script_beside_the_file(tmp_path: Path) -> None:
+    models = read_models_file(
+        write(
+            tmp_path,
+            """
+            models:
+              default: {provider: openai, model: gpt-5-mini, api_key: env:OPENAI_API_KEY, timeout: 30s, stream: true}
+              local: {provider: openai, model: smollm2, base_url: "http://127.0.0.1:1/v1", temperature: 0}
+              canned: {provider: script, file: answers.yaml}
+            prices:
+              - {provider: openai, model: "gpt-5-mini*", input: 0.1, cached_input: 0.01, output: 2.0, from: 2026-01-01}
+            """,
+        )
+    )
+
+    assert models.models["default"] == OpenAIModel(
+        provider="openai", model="gpt-5-mini", api_key="env:OPENAI_API_KEY", timeout=timedelta(seconds=30), stream=True
+    )
+    assert models.models["canned"] == ScriptModel(provider="script", file=tmp_path / "answers.yaml")
+    first = models.prices.prices[0]
+    assert (first.input, first.cached_input, first.since) == (Decimal("0.1"), Decimal("0.01"), date(2026, 1, 1))
+
+
+def test_a_price_of_the_file_comes_before_the_built_in_one_from_its_day_on(tmp_path: Path) -> None:
+    prices = read_models_file(
+        write(tmp_path, "{models: {}, prices: [{model: gpt-5-mini, input: 9, output: 9, from: 2026-01-01}]}")
+    ).prices
+
+    costs = [
+        prices.cost(Tokens(input=1), provider="openai", model="gpt-5-mini", at=datetime(year, 12, 31, tzinfo=UTC))
+        for year in (2025, 2026)
+    ]
+
+    assert costs == [250, 9000]
+
+
+def test_the_shipped_models_file_is_valid() -> None:
+    models = read_models_file(LIBRARY / "models.yaml")
+
+    default = models.models["default"]
+    assert isinstance(default, ScriptModel)
+    assert default.file.is_file()
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("models: [", "line 2, column 1: "),
+        ("[]", "write models: as a mapping"),
+        ("models: 5", "write models: as a mapping"),
+        ("models: {a: x}", "models.a.provider: None is not one of openai, script"),
+        ("models: {a: {provider: magic}}", "models.a.provider: 'magic' is not one of openai, script"),
+        ("models: {a: {provider: openai}}", "models.a.model: Field required"),
+        ("models: {a: {provider: openai, model: ''}}", "models.a.model: "),
+        ("models: {a: {provider: openai, model: m, modle: x}}", "models.a.modle: Extra inputs are not permitted"),
+        ("models: {a: {provider: openai, model: m, timeout: soon}}", "models.a.timeout: write a duration"),
+        ("models: {a: {provider: script}}", "models.a.file: Field required"),
+        ("{models: {}, prices: 5}", "write prices: as a list"),
+        ("{models: {}, prices: {input: 1}}", "write prices: as a list"),
+        ("{models: {}, prices: [x]}", "prices[0]: "),
+        ("{models: {}, prices: [{input: 1}]}", "prices[0].output: Field required"),
+        ("{models: {}, prices: [{input: -1, output: 1}]}", "prices[0].input: "),
+        ("{models: {}, prices: [{input: .nan, output: 1}]}", "prices[0].input: "),
+        ("{models: {}, prices: [{input: .inf, output: 1}]}", "prices[0].input: "),
+        ("{models: {}, prices: [{input: 1, output: 1, from: 2026-02-30}]}", "prices[0].from: "),
+    ],
+)
+def test_what_cannot_be_used_is_said_with_its_place(tmp_path: Path, text: str, said: str) -> None:
+    assert problem(tmp_path, text).startswith(said)
+
+
+def test_a_key_in_clear_text_is_refused_and_not_repeated(tmp_path: Path) -> None:
+    said = problem(tmp_path, "models: {a: {provider: openai, model: m, api_key: sk-canary}}")
+
+    assert said == "models.a: api_key: write env:NAME or file:PATH, never the key itself"
+
+
+def test_an_absent_file_is_said_by_name(tmp_path: Path) -> None:
+    with pytest.raises(ModelsFileError, match=r"absent\.yaml cannot be read: No such file"):
+        read_models_file(tmp_path / "absent.yaml")
+
+
+def test_the_file_is_what_is_configured_else_here_else_the_librarys(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert models_path(Path("mine.yaml"), library=LIBRARY) == Path("mine.yaml")
+    assert models_path(None, library=LIBRARY) == LIBRARY / "models.yaml"
+
+    write(tmp_path, "models: {}")
+    assert models_path(None, library=LIBRARY) == Path("models.yaml")

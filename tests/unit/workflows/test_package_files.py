@@ -1,0 +1,217 @@
+"""Package files: found, read, bounded, and named when they cannot be read."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.unit.workflows.packages import AGENTS, ORCHESTRATOR, TOOL, load, write_package, write_tool
+from workflows.package.files import MAX_FILE_BYTES, content_version, load_yaml, read_data_file
+from workflows.package.findings import Finding, PackageError
+from workflows.package.loader import load_package
+
+
+def refused(folder: Path) -> Finding:
+    with pytest.raises(PackageError) as caught:
+        load_package(folder)
+    return caught.value.finding
+
+
+def place(folder: Path) -> tuple[str, str]:
+    finding = refused(folder)
+    return finding.code, finding.file
+
+
+@pytest.mark.parametrize("suffix", [".yaml", ".yml", ".json"])
+@pytest.mark.parametrize("mark", ["", "\ufeff"])
+def test_yaml_and_json_are_read_with_and_without_a_byte_order_mark(tmp_path: Path, suffix: str, mark: str) -> None:
+    for stem, body in (("orchestrator", ORCHESTRATOR), ("agents", AGENTS)):
+        (tmp_path / f"{stem}{suffix}").write_text(mark + json.dumps(body), encoding="utf-8")
+
+    package = load_package(tmp_path)
+
+    assert (package.name, list(package.agents), package.refused) == ("Small", ["A", "B"], False)
+
+
+def test_a_folder_without_both_files_is_no_package(tmp_path: Path) -> None:
+    write_package(tmp_path, agents=None)
+    assert refused(tmp_path).code == "not_a_package"
+    assert refused(tmp_path / "absent").code == "not_a_package"
+
+
+def test_two_files_for_one_stem_are_refused(tmp_path: Path) -> None:
+    write_package(tmp_path)
+    (tmp_path / "agents.json").write_text("{}")
+
+    assert place(tmp_path) == ("two_files", "agents.yaml")
+    assert "agents.yaml and agents.json both exist" in refused(tmp_path).message
+
+
+def test_broken_yaml_says_file_line_and_column(tmp_path: Path) -> None:
+    write_package(tmp_path, agents="agents:\n  - name: A\n   role: x\n")
+
+    assert place(tmp_path) == ("unreadable", "agents.yaml")
+    assert refused(tmp_path).message.startswith("line 3, column 4: ")
+
+
+def test_broken_json_says_file_line_and_column(tmp_path: Path) -> None:
+    write_package(tmp_path)
+    (tmp_path / "tools.json").write_text('{\n  "tools": [,]\n}')
+
+    assert place(tmp_path) == ("unreadable", "tools.json")
+    assert refused(tmp_path).message.startswith("line 2, column 13: ")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"a: \xff",
+        b"a: \x00",
+        b"a: *nowhere",
+        b"a: !!python/object/apply:os.system [id]",
+        b"a: !!int x",
+        b"a: !!bool x",
+        b"a: !!timestamp x",
+        b"a: " + b"9" * 5000,
+        b"[" * 20_000,
+        b"? {a: 1}\n: 2",
+        b"a: 1\n---\nb: 2",
+        b"&a [*a]",
+        b"a: &x {b: {c: *x}}",
+    ],
+)
+def test_unreadable_yaml_is_a_package_error(tmp_path: Path, text: bytes) -> None:
+    (write_package(tmp_path) / "tools.yaml").write_bytes(text)
+
+    assert place(tmp_path) == ("unreadable", "tools.yaml")
+    assert "\n" not in str(refused(tmp_path))
+
+
+@pytest.mark.parametrize("text", [b"{", b"[" * 20_000, b"9" * 5000, b'{"a": "\xff"}', b"{'a': 1}"])
+def test_unreadable_json_is_a_package_error(tmp_path: Path, text: bytes) -> None:
+    (write_package(tmp_path) / "tools.json").write_bytes(text)
+    assert place(tmp_path) == ("unreadable", "tools.json")
+
+
+def test_an_alias_bomb_is_refused_before_it_goes_off(tmp_path: Path) -> None:
+    lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x]"]
+    lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 11)]
+    write_package(tmp_path, context_variables="\n".join(lines))
+
+    assert place(tmp_path) == ("unreadable", "context_variables.yaml")
+    assert "aliases" in refused(tmp_path).message
+
+
+def test_a_long_text_repeated_by_aliases_is_refused(tmp_path: Path) -> None:
+    write_package(tmp_path, tools=f"a: &a {'x' * 1_000_000}\nb: [{', '.join(['*a'] * 50)}]")
+    assert place(tmp_path) == ("unreadable", "tools.yaml")
+
+
+def test_honest_aliases_and_merges_are_read() -> None:
+    text = "base: &base {a: 1}\nlist: [" + "*base, " * 500 + "]\nmerged: {<<: *base, b: 2}"
+
+    data = load_yaml(text)
+
+    assert data["merged"] == {"a": 1, "b": 2}
+    assert len(data["list"]) == 500
+
+
+def test_a_date_stays_text_since_run_documents_have_none() -> None:
+    assert load_yaml("{day: 2026-01-31, odd: 2026-02-30, at: 2026-01-31T10:00:00Z}") == {
+        "day": "2026-01-31",
+        "odd": "2026-02-30",
+        "at": "2026-01-31T10:00:00Z",
+    }
+
+
+def test_a_file_above_the_bound_is_not_read(tmp_path: Path) -> None:
+    write_package(tmp_path)
+    with (tmp_path / "tools.yaml").open("wb") as file:
+        file.truncate(MAX_FILE_BYTES + 1024 * 1024)
+
+    assert place(tmp_path) == ("file_too_large", "tools.yaml")
+
+
+@pytest.mark.parametrize("name", ["empty.yaml", "empty.json"])
+@pytest.mark.parametrize("text", ["", "  \n", "\ufeff"])
+def test_an_empty_file_is_an_empty_mapping(tmp_path: Path, name: str, text: str) -> None:
+    (tmp_path / name).write_text(text, encoding="utf-8")
+    assert read_data_file(tmp_path / name) == {}
+
+
+def test_a_data_file_that_links_out_of_the_package_is_refused(tmp_path: Path) -> None:
+    outside = tmp_path / "outside.yaml"
+    outside.write_text("tools: []")
+    folder = write_package(tmp_path / "P")
+    (folder / "tools.yaml").symlink_to(outside)
+
+    assert place(folder) == ("leaves_package", "tools.yaml")
+
+
+def test_links_inside_the_package_are_fine(tmp_path: Path) -> None:
+    """As a mounted ConfigMap does it."""
+    folder = tmp_path / "P"
+    write_package(folder / "..2026")
+    (folder / "..data").symlink_to("..2026")
+    for name in ("agents.yaml", "orchestrator.yaml"):
+        (folder / name).symlink_to(f"..data/{name}")
+
+    assert not load_package(folder).refused
+
+
+def test_a_linked_folder_is_the_folder(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(write_package(tmp_path / "P"))
+    assert load_package(tmp_path / "link").folder == tmp_path / "P"
+
+
+def test_a_file_that_cannot_be_opened_is_a_package_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_package(tmp_path)
+
+    def denied(self: Path) -> bytes:
+        raise PermissionError(13, "Permission denied", str(self))
+
+    monkeypatch.setattr(Path, "read_bytes", denied)
+
+    assert place(tmp_path) == ("unreadable", "orchestrator.yaml")
+    assert "Permission denied" in refused(tmp_path).message
+
+
+def test_the_version_follows_every_file_a_run_may_use(tmp_path: Path) -> None:
+    folder = write_package(tmp_path / "P")
+    tool = write_tool(folder, "greet.py", TOOL)
+    versions = [content_version(folder)]
+
+    tool.write_text(TOOL.replace("hello", "howdy"))
+    versions.append(content_version(folder))
+    tool.rename(tool.with_name("other.py"))
+    versions.append(content_version(folder))
+    shared = tmp_path / "_shared" / "common.py"
+    shared.parent.mkdir()
+    shared.write_text("x = 1")
+    versions.append(content_version(folder))
+    shared.write_text("x = 2")
+    versions.append(content_version(folder))
+
+    assert len(set(versions)) == len(versions)
+
+
+def test_the_version_does_not_follow_place_time_or_bytecode(tmp_path: Path) -> None:
+    one, other = write_package(tmp_path / "a" / "P"), write_package(tmp_path / "b" / "Q")
+    (other / "tools" / "__pycache__").mkdir(parents=True)
+    (other / "tools" / "__pycache__" / "x.pyc").write_bytes(b"x")
+
+    assert content_version(one) == content_version(other)
+
+
+def test_wrapped_bodies_are_unwrapped(tmp_path: Path) -> None:
+    package = load(
+        tmp_path,
+        orchestrator={"orchestrator": ORCHESTRATOR},
+        agents={"agents": {"A": {"system_message": "x"}}, "schema_version": "mozaiks.agents.v1"},
+        context_variables={"context_variables": {"definitions": {"v": {"source": {"type": "state"}}}}},
+        handoffs={"handoffs": {"handoff_rules": [{"source_agent": "A", "target_agent": "terminate"}]}},
+    )
+
+    assert not package.refused, package.findings
+    assert (package.name, list(package.agents), list(package.variables)) == ("Small", ["A"], ["v"])
+    assert [(each.source, each.target) for each in package.rules] == [("A", "terminate")]

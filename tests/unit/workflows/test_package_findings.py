@@ -1,0 +1,292 @@
+"""Findings: every fault an author can make, with level, code, file and place."""
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.unit.workflows.packages import ORCHESTRATOR, TOOL, errors, load, rule, said, write_package, write_tool
+from workflows.package.catalog import LIBRARY
+from workflows.package.findings import PackageError
+from workflows.package.loader import load_package
+
+DB = {
+    "type": "database",
+    "database_name": "d",
+    "collection": "c",
+    "query_template": {"app_id": "{{app_id}}"},
+    "fields": ["f"],
+}
+
+
+def variable(**source: Any) -> dict[str, Any]:
+    return {"context_variables": {"definitions": {"v": {"source": source}}}}
+
+
+def handoff(**given: Any) -> dict[str, Any]:
+    return {"handoffs": {"handoff_rules": [{"source_agent": "A", "target_agent": "B", **given}]}}
+
+
+def tool(**given: Any) -> dict[str, Any]:
+    return {"tools": [{"agent": "A", "file": "greet.py", "function": "greet", **given}]}
+
+
+def orchestrator(**given: Any) -> dict[str, Any]:
+    return {"orchestrator": {**ORCHESTRATOR, **given}}
+
+
+def agent(**given: Any) -> dict[str, Any]:
+    return {"agents": [{"name": "A", **given}, {"name": "B"}]}
+
+
+def derived(**given: Any) -> dict[str, Any]:
+    return variable(type="derived", triggers=[{"type": "agent_text", "agent": "A", "match": {"equals": "x"}, **given}])
+
+
+ORCH, G, V, H, T = "orchestrator.yaml", "agents.yaml", "context_variables.yaml", "handoffs.yaml", "tools.yaml"
+SOURCE = "definitions.v.source"
+
+# One fault a line, however long.
+# ruff: noqa: E501
+FAULTS: list[tuple[dict[str, Any], tuple[str, str, str, str]]] = [
+    # orchestrator
+    ({"orchestrator": {"initial_agent": "A"}}, ("warning", "no_workflow_name", ORCH, "workflow_name")),
+    ({"orchestrator": {"workflow_name": "S"}}, ("error", "missing_field", ORCH, "initial_agent")),
+    ({"orchestrator": "[1]"}, ("error", "wrong_type", ORCH, "")),
+    (orchestrator(workflow_name="a/b"), ("error", "wrong_value", ORCH, "workflow_name")),
+    (orchestrator(workflow_name=7), ("error", "wrong_type", ORCH, "workflow_name")),
+    (orchestrator(initial_agent="C"), ("error", "unknown_agent", ORCH, "initial_agent")),
+    (orchestrator(orchestration_pattern="Magic"), ("error", "unknown_pattern", ORCH, "orchestration_pattern")),
+    (orchestrator(orchestration_pattern="AutoPattern"), ("error", "unsupported", ORCH, "orchestration_pattern")),
+    (orchestrator(max_turns=0), ("error", "wrong_value", ORCH, "max_turns")),
+    (orchestrator(max_turns=True), ("error", "wrong_value", ORCH, "max_turns")),
+    (orchestrator(max_turns="8"), ("error", "wrong_type", ORCH, "max_turns")),
+    (orchestrator(limits={"wall_clock_s": 0}), ("error", "wrong_value", ORCH, "limits.wall_clock_s")),
+    (orchestrator(limits={"wall_clock_s": float("nan")}), ("error", "wrong_value", ORCH, "limits.wall_clock_s")),
+    (orchestrator(limits={"wall_clock_s": float("inf")}), ("error", "wrong_value", ORCH, "limits.wall_clock_s")),
+    (orchestrator(limits={"tokens": 5}), ("warning", "not_executed", ORCH, "limits.tokens")),
+    (orchestrator(limits=5), ("error", "wrong_type", ORCH, "limits")),
+    (orchestrator(human_in_the_loop="maybe"), ("error", "wrong_value", ORCH, "human_in_the_loop")),
+    (orchestrator(inputs={"a": "string"}), ("error", "wrong_type", ORCH, "inputs.a")),
+    (orchestrator(initial_message_to_user="hi"), ("warning", "not_executed", ORCH, "initial_message_to_user")),
+    (orchestrator(runtime_extensions=[{"kind": "x"}]), ("warning", "not_executed", ORCH, "runtime_extensions")),
+    (orchestrator(max_turn=8), ("warning", "not_executed", ORCH, "max_turn")),
+    # agents
+    ({"agents": "{}"}, ("error", "no_agents", G, "agents")),
+    ({"agents": {"agents": "A"}}, ("error", "wrong_type", G, "agents")),
+    ({"agents": ["A"]}, ("error", "wrong_type", G, "agents[0]")),
+    ({"agents": [{"name": "A"}, {"system_message": "x"}]}, ("error", "missing_field", G, "agents[1].name")),
+    ({"agents": [{"name": "A"}, {"name": "A"}]}, ("error", "duplicate_agent", G, "agents[1].name")),
+    (agent(auto_tool_mode=True), ("error", "unsupported", G, "agents[0].auto_tool_mode")),
+    (agent(structured_outputs_required=True), ("error", "unsupported", G, "agents[0].structured_outputs_required")),
+    (agent(human_input_mode="ALWAYS"), ("warning", "not_executed", G, "agents[0].human_input_mode")),
+    (agent(web_search=True), ("warning", "not_executed", G, "agents[0].web_search")),
+    (agent(prompt_sections=5), ("error", "wrong_type", G, "agents[0].prompt_sections")),
+    # context variables
+    ({"context_variables": {"variables": []}}, ("error", "unsupported", V, "")),
+    ({"context_variables": {"definitions": 5}}, ("error", "wrong_type", V, "definitions")),
+    ({"context_variables": {"definitions": [{"type": "string"}]}}, ("error", "missing_field", V, "definitions[0].name")),
+    ({"context_variables": {"definitions": {"a.b": {}}}}, ("error", "wrong_value", V, "definitions.a.b.name")),
+    (
+        {"context_variables": {"definitions": [{"name": "v"}, {"name": "v"}]}},
+        ("error", "duplicate_variable", V, "definitions[1]"),
+    ),
+    ({"context_variables": {"definitions": {"v": {"type": "date"}}}}, ("error", "wrong_value", V, "definitions.v.type")),
+    ({"context_variables": {"definitions": {"v": {"default": 1}}}}, ("warning", "not_executed", V, "definitions.v.default")),
+    (variable(type="external"), ("error", "unsupported", V, f"{SOURCE}.type")),
+    (variable(default=1), ("error", "missing_field", V, f"{SOURCE}.type")),
+    (variable(type="environment"), ("error", "missing_field", V, f"{SOURCE}.env_var")),
+    (variable(type="state", persist=True), ("warning", "not_executed", V, f"{SOURCE}.persist")),
+    (variable(**{**DB, "collection": None}), ("error", "missing_field", V, f"{SOURCE}.collection")),
+    (variable(**{**DB, "query_template": {}}), ("error", "missing_field", V, f"{SOURCE}.query_template")),
+    (variable(**{**DB, "fields": []}), ("error", "missing_field", V, f"{SOURCE}.fields")),
+    (variable(**{**DB, "fields": ["a.b"]}), ("error", "wrong_value", V, f"{SOURCE}.fields")),
+    (variable(**{**DB, "query_template": {"x": 1}}), ("warning", "no_tenant_key", "context_variables", SOURCE)),
+    (derived(type="ui_response"), ("warning", "never_fires", V, f"{SOURCE}.triggers[0].type")),
+    (derived(agent=None), ("error", "missing_field", V, f"{SOURCE}.triggers[0].agent")),
+    (derived(match={}), ("error", "wrong_value", V, f"{SOURCE}.triggers[0].match")),
+    (derived(match={"equals": "a", "contains": "b"}), ("error", "wrong_value", V, f"{SOURCE}.triggers[0].match")),
+    (derived(match={"regex": "("}), ("error", "wrong_value", V, f"{SOURCE}.triggers[0].match.regex")),
+    (derived(match={"regex": "a{99999999999}"}), ("error", "wrong_value", V, f"{SOURCE}.triggers[0].match.regex")),
+    (variable(type="state", transitions=[{"from": "a", "to": "b", "trigger": {"type": "agent_text", "agent": "A", "match": {"equals": "x"}}}]), ("error", "unsupported", V, f"{SOURCE}.transitions[0].from")),
+    ({"context_variables": {"definitions": {}, "agents": 5}}, ("error", "wrong_type", V, "agents")),
+    ({"context_variables": {"definitions": {}, "agents": {"A": "v"}}}, ("error", "wrong_type", V, "agents.A")),
+    ({"context_variables": {"definitions": {}, "agents": {"A": ["no"]}}}, ("warning", "undefined_variable", "context_variables", "agents.A")),
+    ({"context_variables": {"definitions": {}, "agents": {"C": []}}}, ("warning", "unknown_agent", "context_variables", "agents.C")),
+    # routing
+    ({"handoffs": {"handoff_rules": 5}}, ("error", "wrong_type", H, "handoff_rules")),
+    (handoff(source_agent=None), ("error", "missing_field", H, "handoff_rules[0].source_agent")),
+    (handoff(source_agent="C"), ("error", "unknown_agent", H, "handoff_rules[0].source_agent")),
+    (handoff(target_agent="C"), ("error", "unknown_agent", H, "handoff_rules[0].target_agent")),
+    (handoff(transition_target="TerminateTarget"), ("error", "wrong_value", H, "handoff_rules[0].transition_target")),
+    (handoff(handoff_type="condition"), ("error", "missing_field", H, "handoff_rules[0].condition")),
+    (handoff(handoff_type="condition", condition="the user agrees"), ("error", "unsupported", H, "handoff_rules[0].condition")),
+    (handoff(condition_type="string_llm", condition="${v}"), ("error", "unsupported", H, "handoff_rules[0].condition")),
+    (handoff(condition_type="tool_called", condition="${v}"), ("error", "wrong_value", H, "handoff_rules[0].condition_type")),
+    (handoff(condition="${v"), ("error", "bad_condition", H, "handoff_rules[0].condition")),
+    (handoff(condition_type="expression", condition="${v}.x"), ("error", "bad_condition", H, "handoff_rules[0].condition")),
+    (handoff(condition_type="context_equals"), ("error", "missing_field", H, "handoff_rules[0].condition_key")),
+    (handoff(condition_key="v", condition_value={"a": 1}), ("error", "bad_condition", H, "handoff_rules[0].condition")),
+    (handoff(handoff_type="sometimes"), ("error", "wrong_value", H, "handoff_rules[0].handoff_type")),
+    (handoff(handoff_type="after_work", condition="${v}"), ("warning", "not_executed", H, "handoff_rules[0].condition")),
+    (handoff(conditions=["${v}"]), ("error", "unsupported", H, "handoff_rules[0].conditions")),
+    (handoff(condition_scope="sideways"), ("error", "wrong_value", H, "handoff_rules[0].condition_scope")),
+    (handoff(condition="${no}"), ("warning", "undefined_variable", "handoffs", "handoff_rules[0].condition")),
+    (handoff(trigger="NEXT"), ("warning", "not_executed", H, "handoff_rules[0].trigger")),
+    (handoff(condition="${v}") | variable(**DB), ("warning", "routing_on_data", "handoffs", "handoff_rules[0].condition")),
+    (handoff(condition="${v}") | variable(type="static", value=1), ("warning", "routing_on_data", "handoffs", "handoff_rules[0].condition")),
+    (handoff(condition="${v}") | variable(type="config", env_var="X"), ("warning", "vanishes_in_production", "handoffs", "handoff_rules[0].condition")),
+    ({"handoffs": {"handoff_rules": [rule("A", "B"), rule("A", "terminate")]}}, ("warning", "shadowed_rule", H, "")),
+    # tools
+    (tool(agent=None), ("error", "missing_field", T, "tools[0].agent")),
+    (tool(agent="C"), ("error", "unknown_agent", T, "tools[0].agent")),
+    (tool(file=None), ("error", "missing_field", T, "tools[0].file")),
+    (tool(file="no.py"), ("error", "missing_tool_file", T, "tools[0].file")),
+    (tool(file="../outside.py"), ("error", "leaves_package", T, "tools[0].file")),
+    (tool(file="../_shared/../outside.py"), ("error", "leaves_package", T, "tools[0].file")),
+    (tool(file="/etc/passwd"), ("error", "leaves_package", T, "tools[0].file")),
+    (tool(file="link.py"), ("error", "leaves_package", T, "tools[0].file")),
+    (tool(file="broken.py"), ("error", "broken_tool_file", T, "tools[0].file")),
+    (tool(file="nul.py"), ("error", "broken_tool_file", T, "tools[0].file")),
+    (tool(file="deep.py"), ("error", "broken_tool_file", T, "tools[0].file")),
+    (tool(file="a\x00b"), ("error", "wrong_value", T, "tools[0].file")),
+    (tool(function="no"), ("error", "missing_tool_function", T, "tools[0].function")),
+    (tool(function=None), ("error", "missing_field", T, "tools[0].function")),
+    (tool(tool_type="UI_Tool"), ("warning", "not_executed", T, "tools[0].tool_type")),
+    (tool(tool_type="Magic"), ("error", "wrong_value", T, "tools[0].tool_type")),
+    (tool(bind_to_agent=False), ("warning", "not_executed", T, "tools[0].bind_to_agent")),
+    (tool(auto_invoke=True), ("warning", "not_executed", T, "tools[0].auto_invoke")),
+    (tool(name="say_hello"), ("warning", "not_executed", T, "tools[0].name")),
+    (tool(constraints={"read_only": True}), ("warning", "not_executed", T, "tools[0].constraints")),
+    ({"tools": [*tool()["tools"], *tool(agent=["B", "A"])["tools"]]}, ("error", "duplicate_tool", T, "tools[1].function")),
+    ({"tools": {"tools": [], "lifecycle_tools": [{"trigger": "before_chat"}]}}, ("error", "unsupported", T, "lifecycle_tools")),
+    ({"tools": {"backend_tools": {"A": []}, "x": 1}}, ("warning", "not_executed", T, "x")),
+    # what is not supported at all
+    ({"hooks": {"hooks": [{"hook_type": "x"}]}}, ("error", "unsupported", "hooks.yaml", "")),
+    ({"structured_outputs": {"models": {"M": {"type": "model"}}}}, ("error", "unsupported", "structured_outputs.yaml", "")),
+    ({"middleware": {"prompt_middleware": [{"agent": "A"}]}}, ("error", "unsupported", "middleware.yaml", "")),
+    # triggers
+    ({"triggers": {"triggers": 5}}, ("error", "wrong_type", "triggers.yaml", "triggers")),
+    ({"triggers": ["x"]}, ("error", "wrong_type", "triggers.yaml", "triggers[0]")),
+    ({"triggers": [{"type": "pigeon"}]}, ("error", "unknown_trigger", "triggers.yaml", "triggers[0].type")),
+    ({"triggers": [{"type": "chat"}]}, ("info", "not_ours", "triggers.yaml", "triggers[0]")),
+    ({"triggers": [{"type": "schedule", "every": "1h"}]}, ("warning", "inactive_trigger", "triggers.yaml", "triggers[0]")),
+    ({"triggers": [{"type": "schedule", "every": "1h", "apps": ["a"], "name": "n"}] * 2}, ("error", "duplicate_trigger", "triggers.yaml", "triggers[1]")),
+    ({"triggers": [{"type": "schedule", "evry": "1h", "apps": ["a"]}]}, ("error", "bad_trigger", "triggers.yaml", "triggers[0].evry")),
+    (orchestrator(triggers=[{"type": "chat"}]) | {"triggers": [{"type": "chat"}]}, ("error", "two_files", "triggers.yaml", "triggers")),
+]  # fmt: skip
+
+
+def prepared(folder: Path) -> Path:
+    folder = folder / "P"
+    write_tool(folder, "greet.py", TOOL)
+    write_tool(folder, "broken.py", "def greet(:")
+    write_tool(folder, "nul.py", "def greet(): ...\x00")
+    write_tool(folder, "deep.py", "x = " + "(" * 5000)
+    (folder.parent / "outside.py").write_text(TOOL)
+    (folder / "tools" / "link.py").symlink_to(folder.parent / "outside.py")
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("files", "finding"), FAULTS, ids=[f"{number}-{each[1][1]}-{each[1][3]}" for number, each in enumerate(FAULTS)]
+)
+def test_a_fault_is_found_where_it_is(
+    tmp_path: Path, files: dict[str, Any], finding: tuple[str, str, str, str]
+) -> None:
+    package = load(prepared(tmp_path), **files)
+
+    assert finding in said(package)
+    assert package.refused is any(each.level == "error" for each in package.findings)
+    # What is wrong with one field does not make others look wrong.
+    assert len(package.findings) <= 4, package.findings
+
+
+def test_every_fault_is_said_at_once(tmp_path: Path) -> None:
+    package = load(
+        tmp_path, **orchestrator(max_turns=0, initial_agent="C"), agents=[{"name": "A", "auto_tool_mode": 1}]
+    )
+    assert [each.code for each in errors(package)] == ["wrong_value", "unsupported", "unknown_agent"]
+
+
+def test_empty_and_null_fields_are_no_fault(tmp_path: Path) -> None:
+    package = load(
+        tmp_path,
+        orchestrator={**ORCHESTRATOR, "visual_agents": None, "initial_message": None, "triggers": None},
+        agents=[{"name": "A", "web_search": False, "prompt_sections": None}, {"name": "B", "image_generation": {}}],
+        context_variables={"definitions": {}, "agents": {}},
+        handoffs={"handoff_rules": []},
+        tools={"tools": [], "lifecycle_tools": []},
+        structured_outputs={"schema_version": "x", "models": {}, "registry": {"A": None}},
+        hooks={"hooks": []},
+        ui_config="visual_agents:",
+    )
+    assert package.findings == ()
+
+
+@pytest.mark.parametrize("empty", ["", "null", "{}", "[]", "5", "text", "true"])
+@pytest.mark.parametrize(
+    "stem", ["context_variables", "handoffs", "tools", "triggers", "hooks", "ui_config", "agents", "orchestrator"]
+)
+def test_a_file_of_any_shape_is_read(tmp_path: Path, stem: str, empty: str) -> None:
+    load(tmp_path, **{stem: empty})
+
+
+def library_files(name: str) -> dict[str, Any]:
+    return {path.stem: yaml.safe_load(path.read_text()) for path in sorted((LIBRARY / name).glob("*.yaml"))}
+
+
+SEEDS = {name: library_files(name) for name in ("DailyDigest", "OrderFollowUp")}
+junk = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(-2, 2**70),
+    st.floats(),
+    st.sampled_from(["", "A", "${x}", "=[", "{{", "../x", "* * * * *", "env:X", "1h", "\ud7ff", "a\x00b", "/", "."]),
+    st.text(max_size=8),
+    st.lists(st.integers(), max_size=2),
+    st.just([{}]),
+    st.dictionaries(st.sampled_from(["name", "type", "source", "agents", "variables", ""]), st.integers(), max_size=2),
+    st.just({5: {2: 3}, True: None}),
+)
+
+
+@st.composite
+def mutated(draw: st.DrawFn) -> dict[str, Any]:
+    """A valid package with a few places replaced, removed or renamed."""
+    files = copy.deepcopy(SEEDS[draw(st.sampled_from(sorted(SEEDS)))])
+    for _ in range(draw(st.integers(1, 4))):
+        spot: Any = files
+        key: Any = draw(st.sampled_from(sorted(files)))
+        while isinstance(spot[key], dict | list) and spot[key] and draw(st.integers(0, 4)):
+            spot = spot[key]
+            key = draw(st.sampled_from(list(spot) if isinstance(spot, dict) else list(range(len(spot)))))
+        if draw(st.booleans()) or spot is files:
+            spot[key] = copy.deepcopy(draw(junk))
+        elif isinstance(spot, dict):
+            spot[draw(st.sampled_from(["x", "type", "name", "agents", 5]))] = spot.pop(key)
+        else:
+            del spot[key]
+    return files
+
+
+@settings(
+    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
+@given(mutated())
+def test_a_mutated_package_is_loaded_or_refused_in_our_own_words(tmp_path: Path, files: dict[str, Any]) -> None:
+    folder = write_package(tmp_path / "P", orchestrator=None, agents=None)
+    for path in folder.glob("*.yaml"):
+        path.unlink()
+    for stem, body in files.items():
+        (folder / f"{stem}.yaml").write_text(yaml.safe_dump(body), encoding="utf-8")
+
+    try:
+        package = load_package(folder)
+    except PackageError:
+        return
+    assert all(each.code and each.message for each in package.findings)

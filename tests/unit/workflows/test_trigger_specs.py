@@ -1,0 +1,202 @@
+"""Trigger specs: aliases, defaults, and what is refused before any server is asked."""
+
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from workflows.package.findings import Finding, Findings
+from workflows.package.reading.triggers import read_triggers
+from workflows.package.trigger_specs import (
+    ChangeSpec,
+    FormSpec,
+    ScheduleSpec,
+    TriggerSpec,
+    WebhookSpec,
+    parse_duration,
+)
+
+HOOK = {"type": "webhook", "apps": ["acme"], "verify": {"scheme": "github", "secret": "env:S"}}
+CHANGE = {"type": "database_condition", "apps": ["acme"], "database": "d", "collection": "c"}
+CLOCK = {"type": "schedule", "apps": ["acme"], "every": "1h"}
+FORM = {"type": "form_submit", "apps": ["acme"], "inputs": {"email": {"format": "email"}}}
+
+
+def read(*entries: Mapping[str, Any]) -> tuple[tuple[TriggerSpec, ...], tuple[Finding, ...]]:
+    findings = Findings()
+    return read_triggers([dict(entry) for entry in entries], file="triggers.yaml", findings=findings), findings.all
+
+
+def spec(entry: Mapping[str, Any], **more: Any) -> Any:
+    specs, findings = read({**entry, **more})
+    assert findings == ()
+    return specs[0]
+
+
+def refusal(entry: Mapping[str, Any], **more: Any) -> list[tuple[str, str]]:
+    specs, findings = read({**entry, **more})
+    assert specs == ()
+    assert {each.code for each in findings} == {"bad_trigger"}
+    return [(each.path.removeprefix("triggers[0]").strip("."), each.message) for each in findings]
+
+
+@pytest.mark.parametrize(
+    ("entry", "aliases", "kind"),
+    [
+        (CLOCK, ["schedule", "scheduled", "cron", "cron_schedule", "Schedule"], ScheduleSpec),
+        (CHANGE, ["database_condition", "change_stream", "db"], ChangeSpec),
+        (HOOK, ["webhook", "http"], WebhookSpec),
+        (FORM, ["form_submit", "form"], FormSpec),
+    ],
+)
+def test_aliases_are_one_type(entry: dict[str, Any], aliases: list[str], kind: type[TriggerSpec]) -> None:
+    specs = {alias: spec(entry, type=alias) for alias in aliases}
+
+    assert {type(each) for each in specs.values()} == {kind}
+    assert {each.type for each in specs.values()} == {entry["type"]}
+
+
+def test_a_name_defaults_to_type_and_index() -> None:
+    specs, findings = read({**CLOCK, "name": "own"}, {**HOOK, "type": "http"}, {**CLOCK, "name": None, "type": "cron"})
+
+    assert [each.name for each in specs] == ["own", "webhook-1", "schedule-2"]
+    assert findings == ()
+
+
+@pytest.mark.parametrize("name", ["", " ", "a/b", "-a", "a b", "nightly\n", "a" * 101, "é", 5, ["a"]])
+def test_a_name_is_what_fits_into_addresses_and_keys(name: object) -> None:
+    assert [place for place, _ in refusal(CLOCK, name=name)] == ["name"]
+    assert refusal(CLOCK, apps=[name])
+
+
+@pytest.mark.parametrize(
+    ("changed", "place"),
+    [
+        ({"every": None}, ""),
+        ({"cron": "* * * * *"}, ""),
+        ({"every": "0.5s"}, ""),
+        ({"every": "soon"}, "every"),
+        ({"every": "-5m"}, "every"),
+        ({"every": "99999d"}, "every"),
+        ({"every": float("nan")}, "every"),
+        ({"every": True}, "every"),
+        ({"timezone": "Europe/Nowhere"}, "timezone"),
+        ({"timezone": "../../etc/passwd"}, "timezone"),
+        ({"timezone": ""}, "timezone"),
+        ({"overlap": "maybe"}, "overlap"),
+        ({"misfire": {"policy": "never"}}, "misfire.policy"),
+        ({"misfire": {"max": 0}}, "misfire.max"),
+        ({"misfire": {"grace": "long"}}, "misfire.grace"),
+    ],
+)
+def test_a_bad_schedule_is_refused_at_its_place(changed: dict[str, Any], place: str) -> None:
+    assert [where for where, _ in refusal(CLOCK, **changed)] == [place]
+
+
+@pytest.mark.parametrize(
+    "cron",
+    [
+        "",
+        "* * * *",
+        "60 * * * *",
+        "0 0 30 2 *",
+        "0 25 * * *",
+        "x * * * *",
+        "* * * * * * *",
+        "@often",
+        "R * * * *",
+        "*/0 * * * *",
+        "* * * * 8",
+        "99999999999999999999 * * * *",
+        "0 0 * * 1#9",
+        "\x00 * * * *",
+    ],
+)
+def test_a_cron_that_never_fires_is_refused(cron: str) -> None:
+    assert refusal({**CLOCK, "every": None}, cron=cron)
+
+
+@given(st.text(alphabet="0123456789*/-,#LWRH? @dailyMON", max_size=20))
+def test_any_cron_text_is_a_schedule_or_a_finding(cron: str) -> None:
+    specs, findings = read({**CLOCK, "every": None, "cron": cron})
+    assert len(specs) + len(findings) == 1
+
+
+@pytest.mark.parametrize("expression", ["", "[", "a ==", "a b", "!" * 5000 + "a", "foo("])
+@pytest.mark.parametrize("field", ["when", "input", "message", "app_id", "dedupe"])
+def test_a_bad_expression_is_refused_at_its_place(expression: str, field: str) -> None:
+    written: Any = expression if field == "when" else f"={expression}"
+    given_hook = {name: value for name, value in HOOK.items() if name != "apps" or field != "app_id"}
+
+    refused = refusal(given_hook, **{field: {"x": written} if field == "input" else written})
+
+    assert [place for place, _ in refused] == ["input.x" if field == "input" else field]
+
+
+def test_expressions_inside_nested_input_are_checked_and_literals_are_not() -> None:
+    assert spec(HOOK, input={"a": {"b": ["=x.y", "[not an expression"]}, "n": 5, "t": "a = b"})
+    assert refusal(HOOK, input={"a": {"b": ["=["]}})
+
+
+def test_apps_and_app_id_are_one_or_the_other() -> None:
+    assert refusal(HOOK, app_id="=org") == [("", "give either apps or app_id, not both")]
+
+
+@pytest.mark.parametrize("secret", ["s3cret", "", ["env:A", "s3cret"], [], "ENV:A", 5, None, {"env": "A"}])
+def test_a_secret_in_clear_text_is_refused_and_not_repeated(secret: object) -> None:
+    refused = refusal(HOOK, verify={"scheme": "standard", "secret": secret})
+
+    assert refused[0][0].startswith("verify")
+    assert "s3cret" not in str(refused)
+
+
+def test_one_secret_is_a_list_of_one() -> None:
+    assert spec(HOOK).verify.secret == ("env:S",)
+    assert spec(HOOK, verify={"scheme": "standard", "secret": ["env:A", "file:/run/b"]}).verify.secret == (
+        "env:A",
+        "file:/run/b",
+    )
+
+
+@pytest.mark.parametrize(
+    ("entry", "changed", "place"),
+    [
+        (HOOK, {"verify": {"scheme": "none", "secret": "env:S"}}, "verify.scheme"),
+        (HOOK, {"verify": None}, "verify"),
+        (CHANGE, {"operations": ["drop"]}, "operations.0"),
+        (CHANGE, {"collection": ""}, "collection"),
+        (CHANGE, {"on_history_lost": "ignore"}, "on_history_lost"),
+        (FORM, {"inputs": {}}, "inputs"),
+        (FORM, {"inputs": {"a": {"type": "object"}}}, "inputs.a.type"),
+        (FORM, {"inputs": {"a": {"reqired": True}}}, "inputs.a.reqired"),
+    ],
+)
+def test_a_bad_field_is_refused_at_its_place(entry: dict[str, Any], changed: dict[str, Any], place: str) -> None:
+    assert [where for where, _ in refusal(entry, **changed)] == [place]
+
+
+def test_a_trigger_without_apps_is_kept_but_inactive() -> None:
+    specs, findings = read({**CLOCK, "apps": []})
+
+    assert len(specs) == 1
+    assert [(each.level, each.code) for each in findings] == [("warning", "inactive_trigger")]
+
+
+@pytest.mark.parametrize(
+    ("written", "seconds"),
+    [("30s", 30), ("15m", 900), ("1h", 3600), ("1.5h", 5400), (" 2 d ", 172800), ("250ms", 0.25), (7, 7), (0.5, 0.5)],
+)
+def test_durations(written: object, seconds: float) -> None:
+    assert parse_duration(written) == timedelta(seconds=seconds)
+
+
+@given(st.one_of(st.text(max_size=8), st.floats(), st.integers(), st.none(), st.booleans(), st.lists(st.none())))
+def test_a_duration_is_bounded_or_refused(value: object) -> None:
+    try:
+        duration = parse_duration(value)
+    except ValueError:
+        return
+    assert timedelta(0) <= duration <= timedelta(days=3650)

@@ -1,0 +1,34 @@
+"""Previews: values as a log may show them, cut to a length and without what looks like a secret."""
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+MAX_PREVIEW = 120
+_SECRET_NAME = re.compile(r"secret|token|password|passwd|api_?key|credential|authorization", re.IGNORECASE)
+
+
+def previews(values: Mapping[str, Any]) -> dict[str, str]:
+    return {name: preview(name, value) for name, value in values.items()}
+
+
+def preview(name: str, value: Any) -> str:
+    if _SECRET_NAME.search(name):
+        return "(hidden)"
+    try:
+        text = value if isinstance(value, str) else json.dumps(_without_secrets(value), default=str, ensure_ascii=False)
+    except (TypeError, ValueError, RecursionError):
+        text = type(value).__name__
+    return text if len(text) <= MAX_PREVIEW else f"{text[:MAX_PREVIEW]}… ({len(text)} characters)"
+
+
+def _without_secrets(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {
+            str(key): "(hidden)" if _SECRET_NAME.search(str(key)) else _without_secrets(item)
+            for key, item in value.items()
+        }
+    if isinstance(value, list | tuple):
+        return [_without_secrets(item) for item in value]
+    return value
