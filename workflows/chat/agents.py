@@ -9,7 +9,7 @@ from ag2 import Agent
 
 from workflows.chat.models import Models
 from workflows.chat.package_tools import PackageTool
-from workflows.chat.tool_functions import load_tool_functions
+from workflows.chat.tool_functions import forget_tool_modules, load_tool_functions
 from workflows.package.models import Package
 
 KEPT_VERSIONS = 64
@@ -61,4 +61,5 @@ class AgentShop:
             self._built[key] = built  # moved to the end: the one used last is dropped last
             self._building.pop(key, None)
             while len(self._built) > KEPT_VERSIONS:
-                del self._built[next(iter(self._built))]
+                dropped = self._built.pop(next(iter(self._built)))
+                forget_tool_modules(dropped.package)

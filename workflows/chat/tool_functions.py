@@ -92,7 +92,7 @@ class _SourceOnly(SourceFileLoader):
 def _load_module(package: Package, file: Path) -> ModuleType:
     """Under a name unique to package and version: two versions of one tool live side by side."""
     place = hashlib.sha256(str(file).encode(errors="surrogateescape")).hexdigest()[:8]
-    name = f"unattended_package_{package.version}_{place}_{file.stem}"
+    name = f"{_module_prefix(package)}{place}_{file.stem}"
     spec = importlib.util.spec_from_file_location(name, file, loader=_SourceOnly(name, str(file)))
     if spec is None or spec.loader is None:
         raise PackageDefect(f"{file} is not a Python file")
@@ -104,6 +104,17 @@ def _load_module(package: Package, file: Path) -> ModuleType:
         sys.modules.pop(name, None)
         raise PackageDefect(f"{file.name} failed when it was loaded: {type(error).__name__}: {error}") from error
     return module
+
+
+def forget_tool_modules(package: Package) -> None:
+    """Runs that still hold functions of this version keep them; whoever builds it again loads them again."""
+    prefix = _module_prefix(package)
+    for name in [each for each in sys.modules if each.startswith(prefix)]:
+        del sys.modules[name]
+
+
+def _module_prefix(package: Package) -> str:
+    return f"unattended_package_{package.version}_"
 
 
 def _tool_function(tool: Tool, module: ModuleType) -> ToolFunction:

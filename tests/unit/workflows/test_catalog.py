@@ -182,7 +182,7 @@ def test_threads_that_ask_a_cold_catalog_at_once_all_see_the_packages(tmp_path: 
 def test_a_directory_is_not_looked_at_more_than_once_a_second(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(catalog_module, "CHECK_INTERVAL_S", 1.0)
     now = [100.0]
-    monkeypatch.setattr(catalog_module.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr("workflows.package.catalog.time.monotonic", lambda: now[0])
     folder = write_package(tmp_path / "P")
     catalog = Catalog([tmp_path])
     catalog.packages()

@@ -198,7 +198,8 @@ async def test_null_in_a_payload_means_the_default(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", sorted(BASE))
 async def test_nothing_takes_the_place_of_whose_run_it_is(tmp_path: Path, name: str) -> None:
     source = {**ORDER, "query_template": {"app_id": "{{app_id}}", "by": "{{user_id}}"}}
-    forged = package(tmp_path, {name: {"default": "globex"}}, **{name: {"type": "runtime"}, "order": source})
+    variables: dict[str, Any] = {name: {"type": "runtime"}, "order": source}
+    forged = package(tmp_path, {name: {"default": "globex"}}, **variables)
     shop = Shop()
 
     values = await values_of(forged, {name: "globex"}, shop=shop)

@@ -9,11 +9,15 @@ from typing import Any
 
 import pytest
 
-from tests.unit.workflows.chats import THREADS, Chat, Kept, built
+from accounting.usage import ModelCall
+from tests.unit.workflows.chats import THREADS, Chat, Kept, built, never
 from tests.unit.workflows.packages import ORCHESTRATOR, load, rule, write_tool
 from workflows.chat.agents import AgentShop, BuiltPackage
+from workflows.chat.conversation import Conversation, converse
 from workflows.chat.errors import PackageDefect
+from workflows.chat.meter import RunMeter
 from workflows.chat.models import Models
+from workflows.context.context_variables import ContextVariables
 from workflows.models_file import ScriptModel
 from workflows.outcome import Outcome, OutcomeKind
 from workflows.package.catalog import LIBRARY
@@ -247,7 +251,10 @@ async def test_exposed_variables_are_in_the_prompt_of_every_turn_and_others_are_
         tmp_path,
         {"answers": {"A": [{"tool_calls": [{"name": "count"}]}, {"text": "one"}, {"text": "two"}]}},
         context={"n": 1, "hidden": "canary"},
-        context_variables={"definitions": {"n": {"source": {"type": "state"}}, "hidden": {"source": {"type": "state"}}}, "agents": {"A": ["n"]}},
+        context_variables={
+            "definitions": {name: {"source": {"type": "state"}} for name in ("n", "hidden")},
+            "agents": {"A": ["n"]},
+        },
         tools=[{"agent": "A", "file": "count.py", "function": "count"}],
         handoffs={"handoff_rules": [rule("A", "A")]},
         orchestrator={**ORCHESTRATOR, "max_turns": 2},
@@ -264,9 +271,9 @@ def listen(chat: Chat, asked: list[list[str]], prompts: list[str] | None = None)
     """Writes down what the model is asked, on its way to the script."""
     for agent in chat.built.agents.values():
         client = agent.config.create()  # type: ignore[union-attr]
-        if isinstance(client._inner, Listening):  # type: ignore[attr-defined]
+        if isinstance(client._inner, Listening):  # type: ignore[union-attr]
             continue
-        client._inner = Listening(client._inner, asked, prompts)  # type: ignore[attr-defined]
+        client._inner = Listening(client._inner, asked, prompts)  # type: ignore[union-attr]
 
 
 class Listening:
@@ -286,47 +293,53 @@ def said(event: Any) -> str:
     return str(getattr(event, "content", ""))
 
 
-@pytest.mark.parametrize("at", ["tool", "model", "commit"])
-async def test_a_cancelled_chat_stops_at_once_and_keeps_what_was_committed(tmp_path: Path, at: str) -> None:
-    reached = asyncio.Event()
-    write_tool(
-        tmp_path,
-        "wait.py",
-        "import asyncio\nasync def wait(context_variables):\n    context_variables['reached'].set()\n    await asyncio.Event().wait()\n",
-    )
-    entry = {
-        "tool": {"tool_calls": [{"name": "wait"}]},
-        "model": {"text": "late", "delay_s": 60},
-        "commit": {"text": "ok"},
-    }[at]
-    waiting = chat(
-        tmp_path,
-        {"answers": {"A": [entry]}},
-        tools=[{"agent": "A", "file": "wait.py", "function": "wait"}],
-    )  # fmt: skip
+WAIT = """
+import asyncio
+
+async def wait(context_variables):
+    context_variables["reached"].set()
+    await asyncio.Event().wait()
+"""
+
+
+@pytest.mark.parametrize(
+    ("at", "entry", "recorded"),
+    [
+        ("tool", {"tool_calls": [{"name": "wait"}]}, [None]),
+        ("model", {"text": "late", "delay_s": 60}, ["Cancelled"]),
+        ("commit", {"text": "ok"}, [None]),
+    ],
+)
+async def test_a_cancelled_chat_stops_at_once_and_every_call_is_recorded(
+    tmp_path: Path, at: str, entry: dict[str, Any], recorded: list[str | None]
+) -> None:
+    reached, asked_at = asyncio.Event(), asyncio.Event()
+    write_tool(tmp_path, "wait.py", WAIT)
+    tools = [{"agent": "A", "file": "wait.py", "function": "wait"}]
+    waiting = chat(tmp_path, {"answers": {"A": [entry]}}, tools=tools)
+    listen(waiting, Ringing(asked_at))
     kept = Held(reached) if at == "commit" else Kept()
-    if at == "model":
-        asyncio.get_running_loop().call_soon(reached.set)
-    task = asyncio.create_task(cancellable(waiting, kept, reached))
-    await asyncio.wait_for(reached.wait(), 5)
-    await asyncio.sleep(0)
+    meter = RunMeter(kept.record, 10)
+    conversation = Conversation(waiting.built, ContextVariables({"reached": reached}), frozenset(), meter, "Begin.")
+    task = asyncio.create_task(converse(conversation, commit=kept.commit, stopping=never))
+    async with asyncio.timeout(5):
+        await (asked_at.wait() if at == "model" else reached.wait())
 
     task.cancel()
 
     with pytest.raises(asyncio.CancelledError):
         await asyncio.wait_for(task, 5)
     assert kept.turns == []
+    assert [call.error for call in kept.calls] == recorded
 
 
-async def cancellable(chat: Chat, kept: Kept, reached: asyncio.Event) -> None:
-    from workflows.chat.conversation import Conversation, converse
-    from workflows.chat.meter import RunMeter
-    from workflows.context.context_variables import ContextVariables
+class Ringing(list[list[str]]):
+    def __init__(self, bell: asyncio.Event) -> None:
+        super().__init__()
+        self._bell = bell
 
-    conversation = Conversation(
-        chat.built, ContextVariables({"reached": reached}), frozenset(), RunMeter(kept.record, 10), "Begin."
-    )
-    await converse(conversation, commit=kept.commit, stopping=lambda: False)
+    def append(self, _asked: list[str], /) -> None:
+        self._bell.set()
 
 
 class Held(Kept):
@@ -337,6 +350,20 @@ class Held(Kept):
     async def commit(self, *_: Any) -> None:
         self._reached.set()
         await asyncio.Event().wait()
+
+
+class Away(Kept):
+    async def record(self, _call: ModelCall, /) -> None:
+        raise ConnectionError("the ledger is away")
+
+
+async def test_a_chat_whose_ledger_is_away_stops_before_the_answer_is_used(tmp_path: Path) -> None:
+    kept = Away()
+
+    with pytest.raises(ConnectionError):
+        await chat(tmp_path).run(kept)
+
+    assert kept.turns == []
 
 
 async def test_chats_of_one_package_at_once_do_not_mix(tmp_path: Path) -> None:

@@ -1,0 +1,113 @@
+"""Logs: one event per line, in both formats."""
+
+import json
+import logging
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from workers.logs import ConsoleFormatter, JsonFormatter, configure_logging
+
+FORMATTERS: list[Callable[[str], logging.Formatter]] = [ConsoleFormatter, JsonFormatter]
+
+
+def record(event: str = "run_claimed", *args: Any, exc_info: Any = None, **extra: Any) -> logging.LogRecord:
+    made = logging.LogRecord("workers.run_loop", logging.INFO, __file__, 1, event, args, exc_info)
+    made.created = 1_770_000_000.123
+    vars(made).update(extra)
+    return made
+
+
+def test_a_console_line_has_time_role_level_event_and_fields() -> None:
+    line = ConsoleFormatter("worker").format(record(run_id="run_1", turn=2, why="all said", tags=["a"], none=None))
+    start = "02:40:00.123 worker    info    run_claimed"
+    assert line == f'{start} run_id=run_1 turn=2 why="all said" tags=["a"] none=null'
+
+
+def test_a_json_line_has_the_same_as_fields() -> None:
+    line = json.loads(JsonFormatter("worker").format(record(run_id="run_1", turn=2, tags=["ä"])))
+    assert line == {
+        "time": "2026-02-02T02:40:00.123000+00:00",
+        "level": "info",
+        "role": "worker",
+        "event": "run_claimed",
+        "run_id": "run_1",
+        "turn": 2,
+        "tags": ["ä"],
+    }
+
+
+values = st.one_of(
+    st.text(st.characters(codec="utf-8")),
+    st.integers(),
+    st.floats(),
+    st.none(),
+    st.binary(),
+    st.lists(st.text()),
+    st.builds(object),
+)
+
+
+@pytest.mark.parametrize("formatter", FORMATTERS)
+@given(values, st.text(st.characters(codec="utf-8")))
+def test_any_value_stays_on_one_line(formatter: Callable[[str], logging.Formatter], value: Any, event: str) -> None:
+    line = formatter("gateway").format(record("%s", event, value=value))
+
+    assert "\n" not in line
+    assert "\r" not in line
+
+
+def test_what_steers_a_terminal_does_not_reach_it() -> None:
+    line = ConsoleFormatter("gateway").format(record(path="/x\x1b[2J\x07", name_="a\u2028b\x85c"))
+    assert line.isprintable()
+
+
+def test_a_long_value_is_cut_on_the_console_and_whole_in_json() -> None:
+    long = record(why="x" * 1000)
+
+    assert len(ConsoleFormatter("w").format(long)) < 450
+    assert "(1000 characters)" in ConsoleFormatter("w").format(long)
+    assert json.loads(JsonFormatter("w").format(long))["why"] == "x" * 1000
+
+
+def failure() -> Any:
+    try:
+        raise ValueError("no such order")
+    except ValueError:
+        return sys.exc_info()
+
+
+def test_a_traceback_follows_on_the_console_and_is_a_field_in_json() -> None:
+    failed = record("run_crashed", exc_info=failure())
+
+    console, parsed = ConsoleFormatter("w").format(failed), json.loads(JsonFormatter("w").format(failed))
+
+    assert console.splitlines()[0].endswith("run_crashed")
+    assert console.splitlines()[-1] == "ValueError: no such order"
+    assert parsed["exception"].endswith("ValueError: no such order")
+
+
+@pytest.mark.parametrize(("log_format", "first"), [("json", "{"), ("console", "0")])
+def test_lines_go_to_stderr_and_only_from_the_asked_level_on(
+    log_format: str, first: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = logging.getLogger()
+    before = (root.level, list(root.handlers))
+    try:
+        configure_logging(role="worker", log_format=log_format, log_level="warning")
+        logging.getLogger("workers.x").warning("lease_lost", extra={"run_id": "run_1"})
+        logging.getLogger("workers.x").info("quiet")
+        logging.getLogger("celery.worker").info("A sentence of Celery's")
+    finally:
+        root.handlers[:] = before[1]
+        root.setLevel(before[0])
+
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert len(captured.err.splitlines()) == 1
+    assert "lease_lost" in captured.err
+    assert captured.err[0] in first + "12"

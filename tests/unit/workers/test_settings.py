@@ -1,0 +1,179 @@
+"""Settings: every variable, what it refuses, and what a child process is given."""
+
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from workers.settings import (
+    Address,
+    Settings,
+    SettingsError,
+    as_environment,
+    load_settings,
+    parse_address,
+    setting_fields,
+    unknown_variables,
+    variable_name,
+)
+
+WRITTEN: list[tuple[str, str, str, Any]] = [
+    ("UNATTENDED_MONGODB_URL", "mongodb_url", "mongodb://h/?replicaSet=rs", "mongodb://h/?replicaSet=rs"),
+    ("UNATTENDED_REDIS_URL", "redis_url", "redis://h/1", "redis://h/1"),
+    ("UNATTENDED_DATABASE", "database", "other", "other"),
+    ("UNATTENDED_PACKAGES", "packages", "/a:/b", (Path("/a"), Path("/b"))),
+    ("UNATTENDED_MODELS", "models", "/m.yaml", Path("/m.yaml")),
+    ("UNATTENDED_DATA_DIR", "data_dir", "/data", Path("/data")),
+    ("UNATTENDED_CONCURRENCY", "concurrency", "7", 7),
+    ("UNATTENDED_LEASE_S", "lease_s", "60", 60),
+    ("UNATTENDED_MAX_ATTEMPTS", "max_attempts", "3", 3),
+    ("UNATTENDED_REPUBLISH_AFTER_S", "republish_after_s", "5", 5),
+    ("UNATTENDED_QUEUE", "queue", "q", "q"),
+    ("UNATTENDED_LISTEN", "listen", "[::1]:8000", Address("::1", 8000)),
+    ("UNATTENDED_METRICS_LISTEN", "metrics_listen", "0.0.0.0:0", Address("0.0.0.0", 0)),  # noqa: S104
+    ("UNATTENDED_MAX_APP_LABELS", "max_app_labels", "5", 5),
+    ("UNATTENDED_BODY_LIMIT_BYTES", "body_limit_bytes", "1024", 1024),
+    ("UNATTENDED_LOG_FORMAT", "log_format", "JSON", "json"),
+    ("UNATTENDED_LOG_LEVEL", "log_level", "Debug", "debug"),
+    ("ENVIRONMENT", "environment", "production", "production"),
+    ("CONTEXT_INCLUDE_SCHEMA", "include_schema", "off", False),
+    ("CONTEXT_VERBOSE_DEBUG", "verbose_debug", "1", True),
+]
+
+
+@pytest.mark.parametrize(("variable", "name", "raw", "value"), WRITTEN, ids=[each[0] for each in WRITTEN])
+def test_a_variable_sets_its_field_and_a_child_gets_the_same(variable: str, name: str, raw: str, value: Any) -> None:
+    settings = load_settings({variable: raw})
+
+    assert getattr(settings, name) == value
+    assert getattr(load_settings(as_environment(settings)), name) == value
+
+
+def test_every_setting_is_tested_here_and_they_stay_few() -> None:
+    assert {variable_name(each) for each in setting_fields()} == {each[0] for each in WRITTEN}
+    assert len(WRITTEN) <= 25
+
+
+NO_NUMBERS = ("0", "-1", "1.5", "x", "²", "9" * 5000, "1_0", " 1")
+NO_ADDRESSES = (
+    *("8400", ":8400", "h:", "h:x", "h:65536", "h:-1", "::1", "::1:80", "[]:80", "[::1:80", "http://h:80"),
+    "h:" + "9" * 5000,
+)
+NUMBERS = [each[0] for each in WRITTEN if type(each[3]) is int]
+
+
+@pytest.mark.parametrize(
+    ("variable", "raw"),
+    [
+        *[(variable, raw) for variable in NUMBERS for raw in NO_NUMBERS],
+        *[(f"UNATTENDED_{name}", raw) for name in ("LISTEN", "METRICS_LISTEN") for raw in NO_ADDRESSES],
+        ("UNATTENDED_LOG_FORMAT", "xml"),
+        ("UNATTENDED_LOG_LEVEL", "loud"),
+    ],
+)
+def test_a_bad_value_names_its_variable(variable: str, raw: str) -> None:
+    with pytest.raises(SettingsError, match=f"^{variable}="):
+        load_settings({variable: raw})
+
+
+@pytest.mark.parametrize("variable", [each[0] for each in WRITTEN if each[0] != "CONTEXT_INCLUDE_SCHEMA"])
+def test_an_empty_variable_is_not_set(variable: str) -> None:
+    assert replace(load_settings({variable: ""}), environ={}) == Settings()
+
+
+@pytest.mark.parametrize(
+    ("raw", "included"), [("", False), ("0", False), ("No", False), (" off ", False), ("1", True), ("anything", True)]
+)
+def test_the_schema_is_included_unless_it_is_switched_off(raw: str, included: bool) -> None:
+    assert load_settings({"CONTEXT_INCLUDE_SCHEMA": raw}).include_schema is included
+    assert load_settings({}).include_schema
+
+
+@pytest.mark.parametrize(
+    ("raw", "production"), [("production", True), (" Production ", True), ("prod", False), ("", False)]
+)
+def test_production_is_one_word_and_sees_no_environment(raw: str, production: bool) -> None:
+    settings = load_settings({"ENVIRONMENT": raw, "REGION": "eu"})
+
+    assert settings.production is production
+    assert ("REGION" in settings.context_environment()) is not production
+
+
+def test_flags_win_over_the_environment_also_when_they_name_the_default() -> None:
+    settings = load_settings({"UNATTENDED_LEASE_S": "60", "ENVIRONMENT": "production"}, lease_s=30, concurrency=None)
+
+    assert settings.lease_s == 30
+    assert load_settings(as_environment(settings)).lease_s == 30
+    assert load_settings(as_environment(settings)).production
+
+
+def test_a_child_inherits_the_rest_of_the_environment_and_whole_paths(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    settings = load_settings({"PATH": "/bin"}, packages=(Path("a"), Path("b")), models=Path("m.yaml"))
+
+    environment = as_environment(settings)
+
+    assert environment == {
+        "PATH": "/bin",
+        "UNATTENDED_PACKAGES": f"{tmp_path / 'a'}:{tmp_path / 'b'}",
+        "UNATTENDED_MODELS": str(tmp_path / "m.yaml"),
+    }
+
+
+@given(st.fixed_dictionaries({}, optional={each[0]: st.just(each[2]) for each in WRITTEN}))
+def test_any_settings_reach_a_child_unchanged(environ: dict[str, str]) -> None:
+    settings = load_settings(environ)
+    child = load_settings(as_environment(settings))
+    assert replace(child, environ={}) == replace(settings, environ={})
+
+
+def test_settings_do_not_show_what_is_secret() -> None:
+    settings = load_settings(
+        {
+            "UNATTENDED_MONGODB_URL": "mongodb://u:canary@h/",
+            "UNATTENDED_REDIS_URL": "redis://:canary@h/",
+            "OPENAI_API_KEY": "canary",
+        }
+    )
+    assert "canary" not in repr(settings)
+    assert "canary" not in str(settings)
+
+
+def test_secrets_are_resolved_by_reference_only(tmp_path: Path) -> None:
+    (tmp_path / "key").write_text("from a file\n")
+    settings = load_settings({"KEY": "from the environment", "EMPTY": "", "ENVIRONMENT": "production"})
+
+    assert settings.resolve_secret("env:KEY") == "from the environment"
+    assert settings.resolve_secret(f"file:{tmp_path / 'key'}") == "from a file"
+
+
+@pytest.mark.parametrize(
+    "reference", ["env:ABSENT", "env:EMPTY", "env:", "file:", "file:/absent", "file:/", "canary", "", "ENV:KEY"]
+)
+def test_a_secret_that_cannot_be_resolved_is_said(reference: str) -> None:
+    with pytest.raises(SettingsError) as caught:
+        load_settings({"EMPTY": "", "KEY": "x"}).resolve_secret(reference)
+
+    assert "canary" not in str(caught.value)
+
+
+def test_misspelled_variables_are_found() -> None:
+    environ = {"UNATTENDED_LEASE": "5", "UNATTENDED_LEASE_S": "5", "OTHER": "x"}
+    assert unknown_variables(environ) == ["UNATTENDED_LEASE"]
+
+
+@given(st.ip_addresses(), st.integers(0, 65535))
+def test_an_address_is_written_as_it_is_read(host: Any, port: int) -> None:
+    address = Address(str(host), port)
+    assert parse_address(str(address)) == address
+
+
+def test_settings_are_frozen_and_every_field_but_the_snapshot_is_a_variable() -> None:
+    assert {each.name for each in fields(Settings)} - {each.name for each in setting_fields()} == {"environ"}
+    with pytest.raises(AttributeError):
+        Settings().lease_s = 5  # type: ignore[misc]

@@ -1,0 +1,250 @@
+"""The meter: every call once, before its answer is used, however it ends."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from ag2.config import LLMClient
+from ag2.events import ModelMessage, ModelResponse, ToolCallEvent, ToolCallsEvent, Usage
+
+from accounting.usage import ModelCall, Tokens
+from workflows.chat.errors import LimitReached, ModelError
+from workflows.chat.meter import MeteredClient, RunMeter, TurnMeter, normalised
+
+Answer = Callable[[], Awaitable[ModelResponse]]
+
+
+@dataclass
+class Book:
+    calls: list[ModelCall] = field(default_factory=list)
+    hold: asyncio.Event | None = None
+    writing: asyncio.Event = field(default_factory=asyncio.Event)
+    error: Exception | None = None
+
+    async def record(self, call: ModelCall) -> None:
+        self.writing.set()
+        if self.hold is not None:
+            await self.hold.wait()
+        if self.error is not None:
+            raise self.error
+        self.calls.append(call)
+
+
+class Model:
+    def __init__(self, answer: Answer) -> None:
+        self._answer = answer
+
+    async def __call__(self, *_: Any, **__: Any) -> ModelResponse:
+        return await self._answer()
+
+
+def explain(error: Exception) -> ModelError | None:
+    return ModelError("explained", transient=True) if isinstance(error, OSError) else None
+
+
+@dataclass
+class Desk:
+    """A metered model, the turn that asks it, and the book it writes to."""
+
+    answer: Answer
+    book: Book = field(default_factory=Book)
+    max_calls: int = 10
+
+    def __post_init__(self) -> None:
+        self.run = RunMeter(self.book.record, self.max_calls)
+        self.turn = TurnMeter(self.run, "A")
+        self.client = MeteredClient(
+            cast("LLMClient", Model(self.answer)), provider="openai", model="m", explain=explain
+        )
+
+    async def ask(self) -> ModelResponse:
+        context: Any = SimpleNamespace(dependencies=self.turn.dependencies())
+        return await self.client([], context)
+
+
+def response(*calls: ToolCallEvent, usage: Usage | None = None) -> ModelResponse:
+    used = Usage(prompt_tokens=10, completion_tokens=2) if usage is None else usage
+    return ModelResponse(message=ModelMessage("ok"), tool_calls=ToolCallsEvent(list(calls)), usage=used)
+
+
+async def answers() -> ModelResponse:
+    return response()
+
+
+async def never() -> ModelResponse:
+    await asyncio.Event().wait()
+    raise AssertionError
+
+
+async def test_a_good_call_is_recorded_before_its_answer_is_given() -> None:
+    desk = Desk(answers)
+
+    answer = await desk.ask()
+
+    assert answer.content == "ok"
+    [call] = desk.book.calls
+    assert (call.number, call.agent, call.provider, call.model) == (1, "A", "openai", "m")
+    assert (call.ok, call.status, call.error, call.tokens) == (True, "reported", None, Tokens(input=10, output=2))
+    assert desk.turn.tokens == {"input": 10, "output": 2}
+
+
+async def test_calls_are_numbered_over_all_turns_of_a_run() -> None:
+    desk = Desk(answers)
+    await desk.ask()
+    desk.turn = TurnMeter(desk.run, "B")
+    await desk.ask()
+
+    assert [(call.number, call.agent) for call in desk.book.calls] == [(1, "A"), (2, "B")]
+    assert desk.turn.tokens == {"input": 10, "output": 2}
+
+
+async def test_an_answer_without_usage_is_missing_rather_than_free() -> None:
+    async def silent() -> ModelResponse:
+        return response(usage=Usage())
+
+    desk = Desk(silent)
+    await desk.ask()
+
+    assert [(call.status, call.ok, call.tokens) for call in desk.book.calls] == [("missing", True, Tokens())]
+
+
+@pytest.mark.parametrize(
+    ("error", "seen", "transient"),
+    [
+        (OSError("x"), ModelError, True),
+        (ModelError("x", transient=False), ModelError, False),
+        (ZeroDivisionError(), ModelError, False),
+    ],
+)
+async def test_a_failed_call_is_recorded_once_and_explained(
+    error: Exception,
+    seen: type[Exception],
+    transient: bool,
+) -> None:
+    async def fails() -> ModelResponse:
+        raise error
+
+    desk = Desk(fails)
+
+    with pytest.raises(seen) as caught:
+        await desk.ask()
+
+    assert getattr(caught.value, "transient", None) is transient
+    assert [(call.ok, call.status, call.error) for call in desk.book.calls] == [
+        (False, "missing", type(error).__name__)
+    ]
+    assert desk.turn.failed_calls == 1
+
+
+async def test_a_cancelled_call_is_recorded_once_and_stays_cancelled() -> None:
+    asked = asyncio.Event()
+
+    async def hangs() -> ModelResponse:
+        asked.set()
+        return await never()
+
+    desk = Desk(hangs)
+    task = asyncio.create_task(desk.ask())
+    await asked.wait()
+
+    task.cancel()
+
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert [(call.ok, call.status, call.error) for call in desk.book.calls] == [(False, "missing", "Cancelled")]
+    assert desk.turn.failed_calls == 0
+
+
+@pytest.mark.parametrize("cancels", [1, 3])
+async def test_a_cancel_during_the_record_waits_until_it_is_written(cancels: int) -> None:
+    desk = Desk(answers, Book(hold=asyncio.Event()))
+    task = asyncio.create_task(desk.ask())
+    await desk.book.writing.wait()
+
+    for _ in range(cancels):
+        task.cancel()
+        await asyncio.sleep(0)
+        assert not task.done()
+    assert desk.book.hold is not None
+    desk.book.hold.set()
+
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert [(call.ok, call.tokens.input) for call in desk.book.calls] == [(True, 10)]
+
+
+async def test_a_timeout_during_the_record_is_a_timeout_after_it() -> None:
+    desk = Desk(answers, Book(hold=asyncio.Event()))
+    assert desk.book.hold is not None
+    asyncio.get_running_loop().call_later(0.02, desk.book.hold.set)
+
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.001):
+            await desk.ask()
+
+    assert len(desk.book.calls) == 1
+
+
+async def test_an_answer_that_could_not_be_recorded_is_not_given() -> None:
+    desk = Desk(answers, Book(error=ConnectionError("ledger away")))
+
+    with pytest.raises(ConnectionError):
+        await desk.ask()
+
+
+async def test_calls_above_the_limit_are_not_made() -> None:
+    made = 0
+
+    async def counted() -> ModelResponse:
+        nonlocal made
+        made += 1
+        return response()
+
+    desk = Desk(counted, max_calls=2)
+    await desk.ask()
+    await desk.ask()
+
+    with pytest.raises(LimitReached, match="limit of 2 model calls"):
+        await desk.ask()
+
+    assert (made, len(desk.book.calls)) == (2, 2)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    ["{", "[1]", "5", "null", '"text"', "{'a': 1}", "[" * 100_000, '{"a": ' + "9" * 5000 + "}", '{"a": 1} {}'],
+)
+async def test_arguments_that_are_no_json_object_become_something_a_tool_can_refuse(arguments: str) -> None:
+    async def calls() -> ModelResponse:
+        return response(ToolCallEvent(id="1", name="t", arguments=arguments))
+
+    answer = await Desk(calls).ask()
+
+    [call] = answer.tool_calls.calls
+    assert call.serialized_arguments == {"unreadable_arguments": arguments[:200]}
+
+
+@pytest.mark.parametrize("arguments", ["", "{}", '{"a": {"b": [1]}}', ' {"a": 1} '])
+async def test_readable_arguments_stay_as_they_are(arguments: str) -> None:
+    async def calls() -> ModelResponse:
+        return response(ToolCallEvent(id="1", name="t", arguments=arguments))
+
+    answer = await Desk(calls).ask()
+
+    assert answer.tool_calls.calls[0].arguments == arguments
+
+
+def test_usage_of_openai_is_already_normalised() -> None:
+    usage = Usage(
+        prompt_tokens=100.0,
+        completion_tokens=20.0,
+        total_tokens=999,
+        cache_read_input_tokens=60,
+        cache_creation_input_tokens=5,
+        thinking_tokens=7,
+    )
+    assert normalised(usage) == Tokens(input=100, cached_input=60, cache_write=5, output=20, reasoning=7)
+    assert normalised(Usage()) == Tokens()

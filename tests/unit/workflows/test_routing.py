@@ -1,0 +1,126 @@
+"""Routing: which rule hands over, and what an end means."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.unit.workflows.packages import ORCHESTRATOR, load, rule
+from workflows.chat.routing import Router, ending
+from workflows.outcome import OutcomeKind
+from workflows.package.models import Package, Rule
+
+
+def package_of(folder: Path, *rules: Any, pattern: str = "DefaultPattern", human: bool = False) -> Package:
+    orchestrator = {**ORCHESTRATOR, "orchestration_pattern": pattern, "human_in_the_loop": human}
+    agents = [{"name": name} for name in "ABC"]
+    package = load(folder, orchestrator=orchestrator, agents=agents, handoffs={"handoff_rules": list(rules)})
+    assert not package.refused, package.findings
+    return package
+
+
+def target(found: Rule | None) -> str | None:
+    return None if found is None else found.target
+
+
+def after(package: Package, values: dict[str, Any], *, suppressed: frozenset[str] = frozenset()) -> str | None:
+    return target(Router(package, suppressed).after("A", values))
+
+
+def test_conditions_are_asked_in_file_order_and_the_last_rule_without_one_is_the_fallback(tmp_path: Path) -> None:
+    package = package_of(
+        tmp_path,
+        rule("A", "A"),
+        rule("A", "B", "${x} > 0"),
+        rule("A", "C", "${x} > 1"),
+        rule("A", "terminate"),
+        rule("B", "C"),
+    )
+
+    assert after(package, {"x": 2}) == "B"
+    assert after(package, {"x": 0}) == "terminate"
+    assert target(Router(package, frozenset()).after("B", {})) == "C"
+
+
+def test_an_ag2_network_takes_the_first_rule_in_strict_file_order(tmp_path: Path) -> None:
+    rules = [rule("A", "B", "${x} > 0"), rule("A", "C"), rule("A", "terminate"), rule("A", "A", "${x} < 0")]
+    package = package_of(tmp_path, *rules, pattern="ag2_network")
+
+    assert after(package, {"x": 1}) == "B"
+    assert after(package, {"x": -1}) == "C"
+
+
+def test_pre_rules_count_before_the_reply_only(tmp_path: Path) -> None:
+    package = package_of(
+        tmp_path,
+        rule("A", "B", "${x}", condition_scope="pre"),
+        rule("A", "C", "${y}", condition_scope="pre"),
+        rule("A", "terminate"),
+    )
+    router = Router(package, frozenset())
+
+    assert target(router.before("A", {"x": 1, "y": 1})) == "B"
+    assert target(router.before("A", {"y": 1})) == "C"
+    assert router.before("A", {}) is None
+    assert router.before("B", {"x": 1}) is None
+    assert target(router.after("A", {"x": 1})) == "terminate"
+
+
+def test_a_suppressed_variable_never_routes(tmp_path: Path) -> None:
+    package = package_of(tmp_path, rule("A", "B", "not ${flag}"), rule("A", "C"))
+
+    assert after(package, {}) == "B"
+    assert after(package, {}, suppressed=frozenset({"flag"})) == "C"
+
+
+@pytest.mark.parametrize("pattern", ["DefaultPattern", "ag2_network"])
+def test_no_rule_that_applies_is_an_end_of_its_own(tmp_path: Path, pattern: str) -> None:
+    package = package_of(tmp_path, rule("A", "B", "${x}"), pattern=pattern)
+
+    outcome = ending(Router(package, frozenset()).after("A", {}), package, "A")
+
+    assert outcome is not None
+    assert (outcome.kind, outcome.reason) == (OutcomeKind.NO_TRANSITION, "no rule of A applies")
+
+
+@pytest.mark.parametrize(
+    ("reason", "kind", "said"),
+    [
+        (None, OutcomeKind.COMPLETED, "A ends the chat"),
+        ("workflow_complete", OutcomeKind.COMPLETED, "workflow_complete"),
+        ("workflow_failed", OutcomeKind.WORKFLOW_FAILED, "a rule of A ends the chat as failed"),
+    ],
+)
+def test_the_reason_of_a_terminating_rule_decides(
+    tmp_path: Path, reason: str | None, kind: OutcomeKind, said: str
+) -> None:
+    package = package_of(tmp_path, rule("A", "terminate", termination_reason=reason))
+
+    outcome = ending(package.rules[0], package, "A")
+
+    assert outcome is not None
+    assert (outcome.kind, outcome.reason) == (kind, said)
+
+
+@pytest.mark.parametrize(("human", "kind"), [(True, OutcomeKind.NEEDS_HUMAN), (False, OutcomeKind.COMPLETED)])
+def test_a_rule_to_a_user(tmp_path: Path, human: bool, kind: OutcomeKind) -> None:
+    package = package_of(tmp_path, rule("A", "user"), human=human)
+
+    outcome = ending(package.rules[0], package, "A")
+
+    assert outcome is not None
+    assert outcome.kind is kind
+
+
+def test_a_rule_to_an_agent_is_no_end(tmp_path: Path) -> None:
+    package = package_of(tmp_path, rule("A", "B"))
+    assert ending(package.rules[0], package, "A") is None
+
+
+def test_a_package_without_rules_is_complete_after_its_turn(tmp_path: Path) -> None:
+    package = package_of(tmp_path)
+
+    outcome = ending(Router(package, frozenset()).after("A", {}), package, "A")
+
+    assert outcome is not None
+    assert outcome.kind is OutcomeKind.COMPLETED

@@ -1,0 +1,249 @@
+"""Tool functions: what a model may see and send, and what a function gets."""
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.unit.workflows.chats import THREADS
+from tests.unit.workflows.packages import load, write_tool
+from workflows.chat.errors import PackageDefect
+from workflows.chat.tool_functions import ToolFunction, ToolRefused, load_tool_functions
+from workflows.context.context_variables import ContextVariables
+from workflows.package.loader import load_package
+from workflows.package.models import Package
+
+HEAD = "from typing import Annotated, Any, Literal, Optional\n"
+
+
+def package_of(folder: Path, source: str, **tool: Any) -> Package:
+    write_tool(folder, "t.py", source)
+    package = load(folder, tools=[{"agent": "A", "file": "t.py", "function": "t", **tool}])
+    assert not package.refused, package.findings
+    return package
+
+
+def function(folder: Path, source: str, **tool: Any) -> ToolFunction:
+    return next(iter(load_tool_functions(package_of(folder, HEAD + source, **tool)).values()))
+
+
+def defect(folder: Path, source: str) -> str:
+    with pytest.raises(PackageDefect) as caught:
+        function(folder, source)
+    return str(caught.value)
+
+
+async def call(tool: ToolFunction, context: ContextVariables | None = None, /, **arguments: Any) -> Any:
+    return await tool.call(arguments, ContextVariables() if context is None else context, THREADS)
+
+
+async def test_an_annotated_text_describes_its_parameter(tmp_path: Path) -> None:
+    tool = function(
+        tmp_path,
+        'def t(region: Annotated[str, "eu or us"], n: Annotated[Optional[int], "how many"] = None): return region, n\n',
+    )
+
+    schema = tool.json_schema()
+
+    assert schema["properties"]["region"]["description"] == "eu or us"
+    assert schema["properties"]["n"]["description"] == "how many"
+    assert schema["required"] == ["region"]
+    assert schema["additionalProperties"] is False
+    assert await call(tool, region="eu") == ("eu", None)
+    assert await call(tool, region="eu", n=None) == ("eu", None)
+
+
+@pytest.mark.parametrize(
+    "signature",
+    [
+        "a: str, context_variables=None",
+        "a: str, context_variables: Any = None",
+        "a: str, *, context_variables",
+        'context_variables: Annotated[Optional[Any], "the context"], a: str',
+        "a: str, context_variables: dict[str, Any] | None = None, **runtime",
+        "a: str, *extra, context_variables=None, **kwargs: Any",
+    ],
+)
+@pytest.mark.parametrize("kind", ["def", "async def"])
+@pytest.mark.parametrize("postponed", ["", "from __future__ import annotations\n"])
+async def test_the_context_is_given_and_never_published(
+    tmp_path: Path, signature: str, kind: str, postponed: str
+) -> None:
+    write_tool(
+        tmp_path,
+        "t.py",
+        f"{postponed}{HEAD}{kind} t({signature}):\n    context_variables['seen'] = a\n    return context_variables\n",
+    )
+    package = load(tmp_path, tools=[{"agent": "A", "file": "t.py", "function": "t"}])
+    tool = next(iter(load_tool_functions(package).values()))
+    context = ContextVariables()
+
+    assert list(tool.json_schema()["properties"]) == ["a"]
+    assert await call(tool, context, a="x") is context
+    assert context["seen"] == "x"
+    with pytest.raises(ToolRefused):
+        await call(tool, context, a="x", context_variables={"forged": True})
+
+
+@pytest.mark.parametrize("kind", ["def", "async def"])
+async def test_keyword_only_parameters_and_defaults(tmp_path: Path, kind: str) -> None:
+    tool = function(
+        tmp_path,
+        f"{kind} t(*, kind: Literal['a', 'b'], items: list[int] = [], plain=3, bare):\n"
+        "    return kind, items, plain, bare\n",
+    )
+
+    assert await call(tool, kind="a", bare="x") == ("a", [], 3, "x")
+    assert tool.json_schema()["required"] == ["kind", "bare"]
+    assert tool.json_schema()["properties"]["bare"]["type"] == "string"
+
+
+@pytest.mark.parametrize(
+    "name", ["_private", "json", "copy", "schema", "model_config", "model_fields", "self", "PatternSelection"]
+)
+async def test_a_parameter_may_have_any_name(tmp_path: Path, name: str) -> None:
+    tool = function(tmp_path, f"def t({name}: str): return {name}\n")
+
+    assert list(tool.json_schema()["properties"]) == [name]
+    assert await call(tool, **{name: "x"}) == "x"
+
+
+async def test_nested_models_arrive_as_the_annotation_promises(tmp_path: Path) -> None:
+    source = (
+        "from pydantic import BaseModel\n"
+        "class Item(BaseModel):\n    n: int\n"
+        "def t(items: list[Item]): return sum(item.n for item in items)\n"
+    )
+    assert await call(function(tmp_path, source), items=[{"n": 1}, {"n": 2}]) == 3
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({}, "n: Field required"),
+        ({"n": "many"}, "n: Input should be a valid integer"),
+        ({"n": 1, "other": 2}, "other: Extra inputs are not permitted"),
+        ({"unreadable_arguments": "{"}, "n: Field required"),
+    ],
+)
+async def test_arguments_that_do_not_fit_are_refused_in_a_sentence(
+    tmp_path: Path, arguments: dict[str, Any], said: str
+) -> None:
+    tool = function(tmp_path, "def t(n: int): raise AssertionError\n")
+
+    with pytest.raises(ToolRefused) as caught:
+        await call(tool, **arguments)
+
+    assert said in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+async def test_one_calls_default_is_not_the_next_ones(tmp_path: Path) -> None:
+    tool = function(tmp_path, "def t(items: list[str] = []):\n    items.append('x')\n    return list(items)\n")
+
+    assert [await call(tool), await call(tool)] == [["x"], ["x"]]
+
+
+async def test_a_tool_without_parameters(tmp_path: Path) -> None:
+    tool = function(tmp_path, "def t(): return 1\n")
+
+    assert tool.json_schema()["properties"] == {}
+    assert await call(tool) == 1
+
+
+@pytest.mark.parametrize(
+    ("source", "tool", "description"),
+    [
+        ("def t():\n    '''From the code.'''\n", {}, "From the code."),
+        ("def t():\n    '''From the code.'''\n", {"description": "From the file."}, "From the file."),
+        ("def t(): ...\n", {}, ""),
+    ],
+)
+def test_a_description_comes_from_the_file_else_from_the_code(
+    tmp_path: Path, source: str, tool: dict[str, Any], description: str
+) -> None:
+    assert function(tmp_path, source, **tool).description == description
+
+
+async def test_a_synchronous_tool_runs_beside_the_loop_and_may_run_a_loop_of_its_own(tmp_path: Path) -> None:
+    source = (
+        "import asyncio, threading\n"
+        "async def inner(): return threading.current_thread().name\n"
+        "def t(): return asyncio.run(inner())\n"
+    )
+    assert (await call(function(tmp_path, source))).startswith("test-tools")
+
+
+async def test_a_plain_function_around_an_async_one_is_awaited(tmp_path: Path) -> None:
+    source = "async def inner(a): return a\ndef t(a: str): return inner(a)\n"
+    assert await call(function(tmp_path, source), a="x") == "x"
+
+
+async def test_stop_iteration_leaves_a_synchronous_tool_as_an_error(tmp_path: Path) -> None:
+    with pytest.raises(RuntimeError, match="StopIteration"):
+        await call(function(tmp_path, "def t(): return next(iter([]))\n"))
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        ("raise ValueError('no database')\ndef t(): ...\n", "t.py failed when it was loaded: ValueError: no database"),
+        ("import sys\nsys.exit(3)\ndef t(): ...\n", "t.py failed when it was loaded: SystemExit: 3"),
+        ("import nothing_of_that_name\ndef t(): ...\n", "t.py failed when it was loaded: ModuleNotFoundError"),
+        ("def t(): ...\ndel t\n", "t.py has no function t"),
+        ("def t(): ...\nt = 5\n", "t.py has no function t"),
+        ("def t(a: 'Nowhere'): ...\n", "annotations of t cannot be read"),
+        ("def t(a: '1 +'): ...\n", "annotations of t cannot be read"),
+        ("import threading\ndef t(a: threading.Lock): ...\n", "parameters of t have no JSON schema"),
+        (
+            "from collections.abc import Callable\ndef t(a: Callable[[], None]): ...\n",
+            "parameters of t have no JSON schema",
+        ),
+    ],
+)
+def test_a_module_that_cannot_be_used_is_a_defect(tmp_path: Path, source: str, said: str) -> None:
+    assert said in defect(tmp_path, source)
+
+
+def test_a_module_that_failed_leaves_nothing_behind(tmp_path: Path) -> None:
+    before = set(sys.modules)
+
+    defect(tmp_path, "raise ValueError\ndef t(): ...\n")
+
+    assert not {name for name in set(sys.modules) - before if name.startswith("unattended_package_")}
+
+
+async def test_an_edit_in_the_same_second_and_of_the_same_size_is_new_code(tmp_path: Path) -> None:
+    first = function(tmp_path, "def t(): return 1\n")
+
+    edit_in_place(tmp_path / "tools" / "t.py", "return 1", "return 2")
+    second = next(iter(load_tool_functions(load_package(tmp_path)).values()))
+
+    assert (await call(first), await call(second)) == (1, 2)
+
+
+def edit_in_place(path: Path, old: str, new: str) -> None:
+    times = path.stat()
+    path.write_text(path.read_text().replace(old, new))
+    os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+
+
+def test_a_package_folder_stays_as_it_was(tmp_path: Path) -> None:
+    function(tmp_path, "def t(): ...\n")
+    assert not list(tmp_path.rglob("__pycache__"))
+
+
+async def test_files_of_one_name_in_two_folders_are_two_modules(tmp_path: Path) -> None:
+    source = HEAD + "from dataclasses import dataclass\n@dataclass\nclass Where:\n    place: 'str'\n"
+    for place in ("a", "b"):
+        write_tool(tmp_path, f"{place}/same.py", f"{source}def {place}(): return Where({place!r})\n")
+    package = load(
+        tmp_path, tools=[{"agent": "A", "file": f"tools/{place}/same.py", "function": place} for place in "ab"]
+    )
+
+    functions = list(load_tool_functions(package).values())
+
+    assert [(await call(each)).place for each in functions] == ["a", "b"]
+    assert len({each.function.__module__ for each in functions}) == 2
