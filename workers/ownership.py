@@ -93,23 +93,21 @@ class Ownership:
 
     async def requeue(self, claim: Claim, *, delay: timedelta, counts_as_attempt: bool, reason: str) -> None:
         """Back to the queue, after a transient failure or when this worker shuts down."""
-        now = datetime.now(UTC)
-        change: Document = {
-            "$set": {
-                "state": RunState.QUEUED.value,
-                "lease.owner": None,
-                "lease.until": None,
-                "not_before": now + delay,
-                "wake_at": now + delay,
-                "wakes": 0,
-                "last_requeue": {"reason": reason, "at": now},
-            }
+        due = {"$add": ["$$NOW", int(delay.total_seconds() * 1000)]}
+        queued = {
+            "state": RunState.QUEUED.value,
+            "lease.owner": None,
+            "lease.until": None,
+            "not_before": due,
+            "wake_at": due,
+            "wakes": 0,
+            "attempt": {"$add": ["$attempt", int(counts_as_attempt)]},
+            # Literal: a reason may quote anything, and in a pipeline a `$` would name a field.
+            "last_requeue": {"reason": {"$literal": reason}, "at": "$$NOW"},
         }
-        if counts_as_attempt:
-            change["$inc"] = {"attempt": 1}
-        await self._write(claim, change)
+        await self._write(claim, [{"$set": queued}])
 
-    async def _write(self, claim: Claim, change: Document) -> None:
+    async def _write(self, claim: Claim, change: Document | list[Document]) -> None:
         written = await self._store.runs.update_one(_owned(claim), change)
         if written.matched_count == 0:
             raise LeaseLostError(claim)

@@ -10,7 +10,7 @@ import asyncio
 import logging
 import random
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from pymongo.errors import PyMongoError
@@ -20,7 +20,8 @@ from accounting.usage import ModelCall, RunOwner, UsageTotals
 from workers.process import WorkerProcess
 from workers.retry_policy import Finish, decide
 from workers.run import Claim, LeaseLostError
-from workers.storable import as_storable
+from workers.storable import NotStorableError, as_storable
+from workers.store_errors import store_is_away
 from workflows.chat.conversation import DEFAULT_OPENING, Checkpoint, Conversation, converse
 from workflows.chat.errors import ChatError, PackageDefect
 from workflows.chat.meter import RunMeter
@@ -32,6 +33,8 @@ from workflows.outcome import Outcome, OutcomeError, OutcomeKind
 from workflows.package.models import Package
 
 log = logging.getLogger(__name__)
+
+STORE_RETRY_S = 1.0
 
 
 async def execute(run_id: str, worker: WorkerProcess) -> None:
@@ -53,31 +56,60 @@ async def execute(run_id: str, worker: WorkerProcess) -> None:
     except LeaseLostError:
         log.warning("run_left_to_its_new_owner", extra=_labels(claim))
     except PyMongoError as error:
-        # Nothing can be written now, not even that it failed: the lease runs out and the run is resumed.
-        log.warning("run_left_to_the_reconciler", extra={**_labels(claim), "error": type(error).__name__})
+        await hand_back_when_store_is_back(claim, worker, error)
+
+
+async def hand_back_when_store_is_back(claim: Claim, worker: WorkerProcess, error: PyMongoError) -> None:
+    """The store did not answer: no fault of the run, so it is given back as soon as somebody can be told.
+
+    What stays away for longer than the lease needs nobody: the reconciler finds the run by its lease.
+    """
+    log.warning("store_unavailable", extra={**_labels(claim), "error": type(error).__name__})
+    give_up_at = asyncio.get_running_loop().time() + worker.settings.lease_s
+    while asyncio.get_running_loop().time() < give_up_at:
+        await asyncio.sleep(STORE_RETRY_S)
+        try:
+            await worker.ownership.requeue(
+                claim, delay=timedelta(0), counts_as_attempt=False, reason=f"store unavailable: {type(error).__name__}"
+            )
+        except LeaseLostError:
+            return
+        except PyMongoError:
+            continue
+        return
 
 
 async def work_on(claim: Claim, worker: WorkerProcess) -> tuple[str, Outcome]:
     """Everything between claim and release; every failure becomes an outcome."""
-    pattern = "DefaultPattern"
+    pattern, limit = "DefaultPattern", None
     try:
         package = await load_package(claim, worker)
         pattern = package.orchestrator.pattern
-        async with asyncio.timeout(remaining_s(claim, package)):
+        limit = asyncio.timeout(remaining_s(claim, package))
+        async with limit:
             context = await load_run_context(claim, package, worker)
             chat = await resume_transcript(claim, package, context, worker)
             return pattern, await take_turns(chat, claim, worker)
-    except TimeoutError:
+    except TimeoutError as error:
+        if limit is None or not limit.expired():
+            return pattern, crashed(claim, error)
         return pattern, Outcome(OutcomeKind.TIMEOUT, "the run's wall-clock limit is reached")
     except ContextError as error:
         return pattern, _failed(OutcomeKind.PACKAGE_ERROR, error)
     except ChatError as error:
         return pattern, error.outcome()
-    except (LeaseLostError, PyMongoError):
+    except LeaseLostError:
         raise
     except Exception as error:
-        log.exception("run_crashed", extra=_labels(claim))
-        return pattern, _failed(OutcomeKind.PACKAGE_ERROR, error)
+        if isinstance(error, PyMongoError) and store_is_away(error):
+            raise
+        return pattern, crashed(claim, error)
+
+
+def crashed(claim: Claim, error: Exception) -> Outcome:
+    """What nobody foresaw: recorded with its traceback in the log, and the run ends with its text."""
+    log.error("run_crashed", extra=_labels(claim), exc_info=error)
+    return _failed(OutcomeKind.PACKAGE_ERROR, error)
 
 
 async def load_package(claim: Claim, worker: WorkerProcess) -> Package:
@@ -142,8 +174,11 @@ async def resume_transcript(claim: Claim, package: Package, context: RunContext,
 
 async def take_turns(chat: Conversation, claim: Claim, worker: WorkerProcess) -> Outcome:
     async def commit(number: int, turn: Turn, checkpoint: Checkpoint) -> None:
-        document = {**turn.as_document(), "context_changes": as_storable(turn.context_changes)}
-        state = {"next_agent": checkpoint.next_agent, "context": as_storable(checkpoint.context)}
+        try:
+            document = {**turn.as_document(), "context_changes": as_storable(turn.context_changes)}
+            state = {"next_agent": checkpoint.next_agent, "context": as_storable(checkpoint.context)}
+        except NotStorableError as error:
+            raise PackageDefect(str(error)) from None
         await worker.ownership.commit_turn(claim, number=number, turn=document, checkpoint=state)
         log.info("turn_committed", extra={**_labels(claim), "turn": number, "agent": turn.agent, "to": turn.handoff})
         if worker.settings.verbose_debug and turn.context_changes:

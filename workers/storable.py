@@ -8,6 +8,7 @@ from typing import Any
 log = logging.getLogger(__name__)
 
 MAX_TEXT = 100_000
+MAX_CONTEXT_BYTES = 6 * 1024 * 1024
 MAX_DEPTH = 60  # MongoDB refuses documents nested deeper than 100; a run adds levels of its own
 MAX_INTEGER = 2**63 - 1
 MAX_BYTES = 4 * 1024 * 1024  # a run document may have 16 MB, and context and outcome need room too
@@ -62,11 +63,20 @@ def _checked_key(key: Any, *, path: str) -> int:
 
 def as_storable(values: Mapping[str, Any]) -> dict[str, Any]:
     """Tools may put anything into a context: what cannot be stored is kept as text, and its name is logged."""
-    return {storable_key(str(name)): _value_or_text(str(name), value) for name, value in values.items()}
+    stored = {storable_key(str(name)): _value_or_text(str(name), value) for name, value in values.items()}
+    sizes = {name: check_storable(value) for name, value in stored.items()}
+    if sum(sizes.values()) > MAX_CONTEXT_BYTES:
+        largest = max(sizes, key=lambda name: sizes[name])
+        raise NotStorableError(
+            f"the context is larger than {MAX_CONTEXT_BYTES // 1024 // 1024} MB; its largest variable is {largest}"
+        )
+    return stored
 
 
 def storable_key(name: str) -> str:
-    return name.replace("\x00", "").replace(".", "_").replace("$", "_").encode("utf-8", "replace").decode()
+    """Percent-encoded where MongoDB would read an operator or a path: two names never become one."""
+    encoded = name.replace("\x00", "%00").replace(".", "%2E").replace("$", "%24")
+    return encoded.encode("utf-8", "replace").decode()
 
 
 def _value_or_text(name: str, value: Any) -> Any:

@@ -23,7 +23,7 @@ Publish = Callable[[str], None]
 
 def celery_publisher(app: Celery) -> Publish:
     def publish(run_id: str) -> None:
-        app.send_task(TASK, args=[{"v": VERSION, "run_id": run_id}])
+        app.send_task(TASK, args=[{"v": VERSION, "run_id": run_id}], ignore_result=True)
 
     return publish
 

@@ -19,7 +19,7 @@ from workflows.chat.package_tools import CONTEXT
 from workflows.chat.routing import Router, ending
 from workflows.chat.transcript import Turn, recorded, seen_by, storable
 from workflows.context.context_variables import ContextVariables
-from workflows.context.derived import changes, derive
+from workflows.context.derived import changes, derive, snapshot
 from workflows.context.rendering import render_exposed
 from workflows.outcome import Outcome, OutcomeKind
 from workflows.package.models import Package
@@ -94,7 +94,7 @@ def skip_to_speaker(router: Router, agent: str, chat: Conversation) -> str | Out
 
 async def take_turn(chat: Conversation, router: Router, agent: str, commit: Commit) -> tuple[Outcome | None, str]:
     """One turn of `agent`; returns how the chat ends, if it does, and who is next."""
-    before, started = dict(chat.context), time.perf_counter()
+    before, started = snapshot(chat.context), time.perf_counter()
     number = len(chat.turns) + 1
     meter = TurnMeter(chat.meter, agent)
     try:

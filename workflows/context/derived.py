@@ -1,6 +1,7 @@
 """Derived variables: flip state when an agent says something, before the routing of the same turn."""
 
 import copy
+import json
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -30,7 +31,20 @@ def matches(trigger: AgentText, text: str) -> bool:
     return re.search(trigger.regex or "", text[:MAX_MATCHED_LENGTH], re.IGNORECASE) is not None
 
 
-def changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
-    """What a turn did to the context: new values by name, None for removed ones."""
-    written = {name: value for name, value in after.items() if name not in before or before[name] != value}
+def snapshot(context: Mapping[str, Any]) -> dict[str, str]:
+    """How the context looks now. Text, since tools also change lists and mappings in place."""
+    return {name: _as_text(value) for name, value in context.items()}
+
+
+def _as_text(value: Any) -> str:
+    try:
+        return json.dumps(value, default=repr)
+    except (TypeError, ValueError, RecursionError):  # keys that are no text, cycles
+        return repr(value)
+
+
+def changes(before: Mapping[str, str], after: Mapping[str, Any]) -> dict[str, Any]:
+    """What a turn did to the context since the snapshot: new values by name, None for removed ones."""
+    now = snapshot(after)
+    written = {name: value for name, value in after.items() if before.get(name) != now[name]}
     return written | {name: None for name in before if name not in after}

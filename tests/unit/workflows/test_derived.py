@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from workflows.context.context_variables import ContextVariables
-from workflows.context.derived import changes, derive, matches
+from workflows.context.derived import changes, derive, matches, snapshot
 from workflows.package.models import AgentText, Variable
 
 
@@ -71,4 +71,15 @@ def test_applying_it_again_changes_nothing(given_triggers: list[AgentText], text
 
 
 def test_changes_name_what_is_new_other_or_gone() -> None:
-    assert changes({"a": 1, "b": 2, "c": 3}, {"a": 1, "b": 5, "d": None}) == {"b": 5, "c": None, "d": None}
+    before = snapshot({"a": 1, "b": 2, "c": 3})
+
+    assert changes(before, {"a": 1, "b": 5, "d": None}) == {"b": 5, "c": None, "d": None}
+
+
+def test_a_list_that_was_changed_in_place_is_a_change() -> None:
+    context = {"items": [1], "kept": [1]}
+    before = snapshot(context)
+
+    context["items"].append(2)
+
+    assert changes(before, context) == {"items": [1, 2]}
