@@ -9,9 +9,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import uvicorn
-from starlette.applications import Starlette
+from starlette.types import ASGIApp
 
 from triggers.gateway.app import create_app
+from triggers.gateway.connection import BoundedProtocol
+from triggers.gateway.crowd import Crowd
 from triggers.role import trigger_ground
 from workers.settings import Address, Settings, SettingsError
 
@@ -30,7 +32,7 @@ async def serve(settings: Settings) -> None:
     """Returns after SIGTERM or SIGINT, when open requests are answered. `settings` has both server addresses."""
     with listening(settings.listen) as listener:
         async with trigger_ground(settings) as ground:
-            server = _Server(server_config(create_app(ground)))
+            server = _Server(server_config(Crowd(create_app(ground))))
             host, port = listener.getsockname()[:2]
             with _stopped_by_signals(server):
                 log.info("gateway_ready", extra={"address": str(Address(host, port))})
@@ -52,17 +54,16 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     return new_event_loop
 
 
-def server_config(app: Starlette) -> uvicorn.Config:
+def server_config(app: ASGIApp) -> uvicorn.Config:
     return uvicorn.Config(
         app,
-        http="auto",  # httptools where it is installed
+        http=BoundedProtocol,
         ws="none",  # nothing here speaks WebSocket
         lifespan="off",  # serve() opens and closes what the app needs
         log_config=None,  # logging is the process's, not the server's
         access_log=False,  # metrics count requests; a line for each costs more than the answer
         server_header=False,
         proxy_headers=False,  # nothing depends on who called or over which scheme
-        limit_concurrency=1_000,  # each may hold one body of 1 MiB: a gigabyte at worst, then 503
         timeout_keep_alive=15,  # senders deliver in bursts; an idle connection is not kept for longer
         timeout_graceful_shutdown=10,  # an insert gives up after as long; what is not durable then was not accepted
         backlog=2_048,

@@ -2,13 +2,18 @@
 
 import copy
 import json
-import re
+import logging
 from collections.abc import Iterable, Mapping
 from typing import Any
+
+import regex
 
 from workflows.context.context_variables import ContextVariables
 from workflows.package.models import AgentText, Variable
 
+log = logging.getLogger(__name__)
+
+MATCH_TIMEOUT_S = 0.25
 MAX_MATCHED_LENGTH = 20_000  # a pattern sees at most this much of a reply
 
 
@@ -28,7 +33,16 @@ def matches(trigger: AgentText, text: str) -> bool:
         return text.strip().lower() == trigger.equals.strip().lower()
     if trigger.contains is not None:
         return trigger.contains.lower() in text.lower()
-    return re.search(trigger.regex or "", text[:MAX_MATCHED_LENGTH], re.IGNORECASE) is not None
+    return _found(trigger.regex or "", text[:MAX_MATCHED_LENGTH])
+
+
+def _found(pattern: str, text: str) -> bool:
+    """All runs of a process share one loop: a pattern that backtracks without end must not stop it."""
+    try:
+        return regex.search(pattern, text, regex.IGNORECASE, timeout=MATCH_TIMEOUT_S) is not None
+    except TimeoutError:
+        log.warning("pattern_timed_out", extra={"pattern": pattern[:100], "characters": len(text)})
+        return False
 
 
 def snapshot(context: Mapping[str, Any]) -> dict[str, str]:
