@@ -1,26 +1,43 @@
 """The ledger: one document per model call, written before the chat uses the answer.
 
 A row's key is run:lease_token:call. A lease token is never used twice, so neither a retry nor a
-hand-back can collide with what an earlier owner recorded, and writing a row again changes nothing.
+hand-back can collide with what an earlier owner recorded, and writing a row again changes nothing. So a row is
+written until it is stored: through an election, and also when the run has long been lost to another owner.
 """
 
+import asyncio
+import logging
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from pymongo import ASCENDING, IndexModel
 from pymongo.asynchronous.collection import AsyncCollection
 from pymongo.asynchronous.database import AsyncDatabase
-from pymongo.errors import DuplicateKeyError
+from pymongo.errors import DuplicateKeyError, PyMongoError
 
 from accounting.prices import PriceTable
+from accounting.store_errors import store_is_away
 from accounting.usage import ModelCall, RunOwner
 
+log = logging.getLogger(__name__)
+
 COLLECTION = "usage"
+FIRST_PAUSE_S = 0.25
+LONGEST_PAUSE_S = 5.0
 
 INDEXES = (
     IndexModel([("run_id", ASCENDING)], name="by_run"),  # a run's totals when it ends
     IndexModel([("app_id", ASCENDING), ("at", ASCENDING)], name="by_app_and_time"),  # `unattended usage --since`
 )
+
+
+@dataclass(frozen=True, slots=True)
+class EarlierCalls:
+    """What a run has called before its present owner; failures by agent leave out cancelled calls."""
+
+    count: int = 0
+    failed_by_agent: Mapping[str, int] = field(default_factory=dict)
 
 
 class Ledger:
@@ -34,18 +51,29 @@ class Ledger:
     async def record(self, owner: RunOwner, *, lease_token: int, call: ModelCall) -> None:
         """Never conditional on the lease: what a model served is owed, also by an owner that lost its run."""
         row = usage_row(owner, lease_token=lease_token, call=call, prices=self._prices)
-        try:
-            await self._rows.insert_one(row)
-        except DuplicateKeyError:
-            return  # the first write arrived though its answer did not
+        pause_s = FIRST_PAUSE_S
+        while True:
+            try:
+                await self._rows.insert_one(row)
+            except DuplicateKeyError:
+                return  # an earlier write arrived though its answer did not
+            except PyMongoError as error:
+                if not store_is_away(error):
+                    raise
+                log.warning("usage_row_waits", extra={"row": row["_id"], "error": type(error).__name__})
+            else:
+                return
+            await asyncio.sleep(pause_s)
+            pause_s = min(pause_s * 2, LONGEST_PAUSE_S)
 
-    async def failed_calls(self, run_id: str) -> Mapping[str, int]:
-        """How many calls of each agent the model itself refused or failed."""
+    async def earlier_calls(self, run_id: str) -> EarlierCalls:
+        failed = {"$and": [{"$not": "$ok"}, {"$ne": ["$error", "Cancelled"]}]}
         pipeline: list[dict[str, Any]] = [
-            {"$match": {"run_id": run_id, "ok": False, "error": {"$ne": "Cancelled"}}},
-            {"$group": {"_id": "$agent", "count": {"$sum": 1}}},
+            {"$match": {"run_id": run_id}},
+            {"$group": {"_id": "$agent", "calls": {"$sum": 1}, "failed": {"$sum": {"$cond": [failed, 1, 0]}}}},
         ]
-        return {row["_id"]: row["count"] async for row in await self._rows.aggregate(pipeline)}
+        rows = [row async for row in await self._rows.aggregate(pipeline)]
+        return EarlierCalls(sum(row["calls"] for row in rows), {row["_id"]: row["failed"] for row in rows})
 
 
 def usage_row(owner: RunOwner, *, lease_token: int, call: ModelCall, prices: PriceTable) -> dict[str, Any]:

@@ -61,3 +61,9 @@ async def usage_totals(
         match["at"] = {"$gte": since}
     rows = await database[COLLECTION].aggregate(totals_pipeline(keys, match))
     return [UsageTotals(key=row.pop("_id"), **{name: int(value) for name, value in row.items()}) async for row in rows]
+
+
+async def run_totals(database: AsyncDatabase[dict[str, Any]], run_id: str) -> UsageTotals:
+    """What a run document's `usage` says when its run ends or parks."""
+    totals = await usage_totals(database, [], run_id=run_id)
+    return totals[0] if totals else UsageTotals()

@@ -12,6 +12,31 @@ def free_address() -> Address:
         return Address("127.0.0.1", listener.getsockname()[1])
 
 
+def same_place(one: Address, other: Address) -> bool:
+    """Whether only one of the two can be listened on."""
+    if one.port != other.port or one.port == 0:
+        return False
+    hosts = _numeric(one), _numeric(other)
+    if len({":" in host for host in hosts}) == 2:  # IPv4 and IPv6 do not meet
+        return False
+    return hosts[0] == hosts[1] or any(host in ("0.0.0.0", "::") for host in hosts)  # noqa: S104 -- not bound, compared
+
+
+def _numeric(address: Address) -> str:
+    try:
+        return str(socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)[0][4][0])
+    except OSError:
+        return address.host
+
+
+def require_apart(gateway: Address, exporter: Address) -> None:
+    if same_place(gateway, exporter):
+        raise SettingsError(
+            f"the gateway at {gateway} and the exporter at {exporter} are in each other's way; "
+            "set UNATTENDED_METRICS_LISTEN to another port"
+        )
+
+
 def require_free(address: Address, *, setting: str) -> None:
     try:
         family, _, _, _, where = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)[0]

@@ -6,8 +6,11 @@ from contextlib import AsyncExitStack, asynccontextmanager
 
 import click
 
+from ops.doctor.mongodb import check_mongodb
+from ops.doctor.redis import check_redis
+from ops.embedded.errors import EmbeddedError
 from ops.embedded.servers import embedded_servers
-from ops.free_ports import require_free
+from ops.free_ports import require_apart, require_free
 from ops.roles import role_children
 from ops.supervisor import Supervisor
 from triggers.service_loop import stopped_by_signals
@@ -21,13 +24,25 @@ log = logging.getLogger(__name__)
 async def run_up(settings: Settings) -> None:
     # Everything that would make a role fail at once is said first, before anything is started.
     models = read_models_file(models_path(settings.models, library=LIBRARY))
+    require_apart(settings.listen, settings.metrics_listen)
     require_free(settings.listen, setting="UNATTENDED_LISTEN")
     require_free(settings.metrics_listen, setting="UNATTENDED_METRICS_LISTEN")
+    await _require_usable_servers(settings)
     with stopped_by_signals() as stop:
         async with running(settings) as ready:
             click.echo(_banner(ready, models.path.name), err=True)
             await stop.wait()
             click.echo("stopping …", err=True)
+
+
+async def _require_usable_servers(settings: Settings) -> None:
+    """Those that are given; the embedded ones speak for themselves when they start."""
+    checks = await check_redis(settings.redis_url) if settings.redis_url else []
+    if settings.mongodb_url:
+        checks += await check_mongodb(settings.mongodb_url, database=settings.database, embedded=False)
+    for check in checks:
+        if check.level == "problem":
+            raise EmbeddedError(f"{check.found}; {check.advice}")
 
 
 @asynccontextmanager

@@ -27,8 +27,6 @@ def celery_config(settings: Settings) -> dict[str, Any]:
             "socket_connect_timeout": 5,
             "socket_keepalive": True,
             "health_check_interval": 10,
-            "priority_steps": [0, 3, 6, 9],
-            "queue_order_strategy": "priority",
         },
         "task_default_queue": settings.queue,
         "task_ignore_result": True,  # no result backend: results are in MongoDB

@@ -39,7 +39,7 @@ class Heartbeat:
         self._lease_s = lease_s
         self._interval_s = lease_s / 6
         self._on_lost = on_lost
-        self._kept: dict[str, _Kept] = {}
+        self._kept: dict[tuple[str, int], _Kept] = {}  # a process may lose a run and claim it again
         self._lock = threading.Lock()
         self._stop = threading.Event()
         timeout_ms = int(max(self._interval_s / 2, 0.25) * 1000)
@@ -70,16 +70,16 @@ class Heartbeat:
             raise RuntimeError("a lease is kept for a task")
         kept = _Kept(claim, task, asyncio.get_running_loop(), renewed_at=time.monotonic())
         with self._lock:
-            self._kept[claim.run_id] = kept
+            self._kept[claim.run_id, claim.token] = kept
         try:
             yield
         finally:
             with self._lock:
-                self._kept.pop(claim.run_id, None)
+                self._kept.pop((claim.run_id, claim.token), None)
 
     def lost(self, claim: Claim) -> bool:
         with self._lock:
-            kept = self._kept.get(claim.run_id)
+            kept = self._kept.get((claim.run_id, claim.token))
         return kept is not None and kept.lost
 
     def _beat(self) -> None:
@@ -101,14 +101,14 @@ class Heartbeat:
 
     def _renew(self, kept: list[_Kept], began: float) -> None:
         until = [{"$set": {"lease.until": lease_extension(self._lease_s)}}]
-        owned = {each.claim.run_id: self._owned(each) for each in kept}
-        written = self._runs.bulk_write([UpdateOne(query, until) for query in owned.values()], ordered=False)
-        still_ours = set(owned)
+        owned = [self._owned(each) for each in kept]
+        written = self._runs.bulk_write([UpdateOne(query, until) for query in owned], ordered=False)
+        still_ours = {(each.claim.run_id, each.claim.token) for each in kept}
         if written.matched_count < len(owned):
-            found = self._runs.find({"$or": list(owned.values())}, {"_id": 1})
-            still_ours = {document["_id"] for document in found}
+            found = self._runs.find({"$or": owned}, {"lease.token": 1})
+            still_ours = {(document["_id"], document["lease"]["token"]) for document in found}
         for each in kept:
-            if each.claim.run_id in still_ours:
+            if (each.claim.run_id, each.claim.token) in still_ours:
                 each.renewed_at = began
             elif not each.lost:
                 self._give_up(each, "another owner has it")
@@ -120,7 +120,7 @@ class Heartbeat:
 
     def _give_up(self, kept: _Kept, reason: str) -> None:
         with self._lock:  # a run that ended while we asked about it was not lost
-            if self._kept.get(kept.claim.run_id) is not kept:
+            if self._kept.get((kept.claim.run_id, kept.claim.token)) is not kept:
                 return
             kept.lost = True
         log.warning("lease_lost", extra={"run_id": kept.claim.run_id, "token": kept.claim.token, "reason": reason})

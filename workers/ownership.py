@@ -65,7 +65,8 @@ class Ownership:
         self, claim: Claim, *, number: int, turn: Mapping[str, Any], checkpoint: Mapping[str, Any]
     ) -> None:
         key = f"{claim.run_id}:{number}"
-        document = {**turn, "run_id": claim.run_id, "number": number, "token": claim.token}
+        owner = {"run_id": claim.run_id, "app_id": claim.document["app_id"], "number": number, "token": claim.token}
+        document = {**turn, **owner}
         try:
             # Replaces what an older owner left without committing it; a newer owner's turn does not match
             # the filter, so the upsert runs into its `_id` instead of over it.

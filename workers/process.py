@@ -8,28 +8,42 @@ import asyncio
 import os
 import socket
 import threading
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from typing import Any
 from uuid import uuid4
 
+from bson.codec_options import CodecOptions, DatetimeConversion
 from pymongo import DESCENDING
-from pymongo.errors import OperationFailure
+from pymongo.errors import InvalidName, OperationFailure
 
 from accounting.ledger import Ledger
+from accounting.prices import PriceTable
+from accounting.store_errors import store_is_away
 from workers.heartbeat import Heartbeat
 from workers.ownership import Ownership
+from workers.package_builds import PackageBuilds
 from workers.run_store import RunStore, connect
 from workers.settings import Settings
+from workers.watchdog import Watchdog, end_process
 from workers.worker_metrics import WorkerMetrics
-from workflows.chat.agents import AgentShop
+from workflows.chat.agents import AgentShop, BuiltPackage
 from workflows.chat.models import Models
 from workflows.context.loading import ContextSources, ReadRefusedError
 from workflows.models_file import models_path, read_models_file
 from workflows.package.catalog import LIBRARY, Catalog, package_directories
 
 TOOL_THREADS = 64
+# A deploy waits this long for turns to end; then they are cut off and the runs handed back all the same. Less
+# than what a supervisor grants before it kills.
+DRAIN_GRACE_S = 7.0
+STUCK_LEASES = 4
+
+# A year beyond Python's calendar is a fault of that value, not of the whole read.
+_LENIENT: CodecOptions[dict[str, Any]] = CodecOptions(
+    tz_aware=True, datetime_conversion=DatetimeConversion.DATETIME_AUTO
+)
 
 
 class WorkerProcess:
@@ -40,6 +54,7 @@ class WorkerProcess:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="runs", daemon=True)
         self._tool_threads = ThreadPoolExecutor(TOOL_THREADS, thread_name_prefix="tools")
+        self._working: set[asyncio.Task[Any]] = set()
         self._opened = ExitStack()  # what `stop` closes, in reverse; also of a start that failed half-way
 
     def start(self) -> None:
@@ -48,9 +63,11 @@ class WorkerProcess:
         self._thread.start()
         self._opened.callback(self._stop_loop)
         self.submit(self._open(models.prices)).result()
-        self.catalog = Catalog(package_directories(self.settings.packages))
-        self.catalog.packages()  # read now: what is refused is in the log before the first run needs it
-        self.agents = AgentShop(Models(models.models, self.settings.resolve_secret), self._tool_threads)
+        catalog = Catalog(package_directories(self.settings.packages))
+        catalog.packages()  # read now: what is refused is in the log before the first run needs it
+        agents = AgentShop(Models(models.models, self.settings.resolve_secret), self._tool_threads)
+        self._builds = PackageBuilds(catalog, agents)
+        self._opened.callback(self._builds.close)
         self.heartbeat = Heartbeat(
             url=self.settings.mongodb_url or "",
             database=self.settings.database,
@@ -59,8 +76,12 @@ class WorkerProcess:
         )
         self.heartbeat.start()
         self._opened.callback(self.heartbeat.stop)
+        patience_s = max(self.settings.lease_s * STUCK_LEASES, 60)
+        watchdog = Watchdog(self._loop, patience_s=patience_s, on_stuck=end_process)
+        watchdog.start()
+        self._opened.callback(watchdog.stop)
 
-    async def _open(self, prices: Any) -> None:
+    async def _open(self, prices: PriceTable) -> None:
         database = connect(self.settings.mongodb_url or "", database=self.settings.database)
         self._opened.callback(lambda: self.submit(database.client.close()).result(timeout=5))
         self.store = RunStore(database, republish_after_s=self.settings.republish_after_s)
@@ -78,34 +99,59 @@ class WorkerProcess:
     def submit(self, work: Coroutine[Any, Any, Any]) -> Any:
         return asyncio.run_coroutine_threadsafe(work, self._loop)
 
+    async def built(self, workflow: str, *, version: str | None) -> BuiltPackage:
+        return await self._builds.get(workflow, version=version)
+
+    @contextmanager
+    def interruptible(self) -> Iterator[None]:
+        """The current task is cut off when this worker has waited long enough for it to stop."""
+        task = asyncio.current_task()
+        if task is None:
+            raise RuntimeError("only a task can be interrupted")
+        self._working.add(task)
+        try:
+            yield
+        finally:
+            self._working.discard(task)
+
     def stopping(self) -> bool:
         return self._stopping.is_set()
 
     def drain(self) -> None:
-        """Runs in progress finish their turn, are checkpointed and handed back."""
-        self._stopping.set()
+        """Runs in progress finish their turn, are checkpointed and handed back; who takes too long is cut off."""
+        if not self._stopping.is_set():
+            self._stopping.set()
+            self._loop.call_soon_threadsafe(self._loop.call_later, DRAIN_GRACE_S, self._interrupt)
+
+    def _interrupt(self) -> None:
+        for task in list(self._working):
+            task.cancel()
+        if self._working:  # again: libraries under a chat may swallow a cancellation
+            self._loop.call_later(1, self._interrupt)
 
     def stop(self) -> None:
-        self.drain()
+        self._stopping.set()
         self._opened.close()
 
     def _stop_loop(self) -> None:
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(timeout=5)
-        self._loop.close()
-
-    def package_places(self) -> str:
-        return ", ".join(map(str, self.catalog.directories))
+        if not self._thread.is_alive():
+            self._loop.close()
 
     async def _read_document(
         self, database: str, collection: str, query: Mapping[str, Any], fields: tuple[str, ...]
     ) -> Mapping[str, Any] | None:
         """The newest document that matches, projected on the server to the named fields."""
-        found = self.store.database.client[database][collection]
         projection = {"_id": "_id" in fields, **dict.fromkeys(fields, True)}
         try:
+            found = self.store.database.client[database].get_collection(collection, codec_options=_LENIENT)
             return await found.find_one(dict(query), projection, sort=[("_id", DESCENDING)])
+        except InvalidName as error:
+            raise ReadRefusedError(str(error)) from None
         except OperationFailure as error:
+            if store_is_away(error):
+                raise
             raise ReadRefusedError(str(error.details.get("errmsg") if error.details else error)) from None
 
 

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 
 from pymongo import ASCENDING
 
+from accounting.totals import run_totals
 from workers.run import RunState
 from workers.run_store import Document, RunStore
 from workers.together import together
@@ -42,6 +43,7 @@ class Reconciled:
 
 class Reconciler:
     def __init__(self, store: RunStore, wakeups: Wake, republish_after_s: int) -> None:
+        self._database = store.database
         self._runs = store.runs
         self._wakeups = wakeups
         self._republish_after_s = republish_after_s
@@ -73,7 +75,7 @@ class Reconciler:
             "state": {"$eq": RunState.RUNNING.value, "$in": sources_of(target)},
             "lease.token": run["lease"]["token"],
         }
-        change = _parked(losses) if target is RunState.PARKED else _QUEUED_AGAIN
+        change = await self._parked(run, losses) if target is RunState.PARKED else _QUEUED_AGAIN
         taken = {"state": target.value, "worker_losses": losses, "lease.owner": None, "lease.until": None}
         written = await self._runs.update_one(seen, [{"$set": {**taken, **change}}])
         if written.matched_count == 0:
@@ -83,6 +85,11 @@ class Reconciler:
             extra={**_names(run), "reason": "lease expired", "owner": run["lease"]["owner"], "worker_losses": losses},
         )
         return target
+
+    async def _parked(self, run: Document, losses: int) -> Document:
+        usage = (await run_totals(self._database, run["_id"])).as_json()
+        outcome = {"kind": "worker_lost", "reason": f"its worker was lost {losses} times", "error": None}
+        return {"outcome": outcome, "usage": usage, "finished_at": "$$NOW"}
 
     async def _republish(self, run: Document) -> bool:
         # Acceptance sends the first wake-up itself, so what is due here lost its message, waited for a retry,
@@ -114,11 +121,6 @@ _QUEUED_AGAIN: Document = {
     "wakes": 0,
     "last_requeue": {"reason": "worker_lost", "at": "$$NOW"},
 }
-
-
-def _parked(losses: int) -> Document:
-    reason = f"its worker was lost {losses} times"
-    return {"outcome": {"kind": "worker_lost", "reason": reason}, "finished_at": "$$NOW"}
 
 
 def _names(run: Document) -> dict[str, Any]:

@@ -32,7 +32,7 @@ def decide(
     kind = outcome.kind
     if kind is OutcomeKind.HANDED_BACK:
         return Requeue(timedelta(0), counts_as_attempt=False)
-    if kind is OutcomeKind.MODEL_ERROR and outcome.transient:
+    if outcome.transient:
         if attempt >= max_attempts:
             return Finish(RunState.PARKED)
         return Requeue(backoff(attempt, random=random, retry_after_s=outcome.retry_after_s), counts_as_attempt=True)

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
+from urllib.parse import quote
 
 from ulid import ULID
 
@@ -56,7 +57,9 @@ class RunRequest:
 
     @property
     def dedupe_key(self) -> str:
-        return f"{self.workflow}/{self.trigger.name}/{self.app_id}/{self.trigger.id}"
+        """Begins with workflow/trigger. The id comes last and the app is quoted: no two events share a key."""
+        app = quote(self.app_id, safe="")
+        return f"{self.workflow}/{self.trigger.name}/{self.trigger.type}/{app}/{self.trigger.id}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,10 @@
 """The worker role: a Celery worker of our app, in this process."""
 
+import logging
 import os
+import sys
 import warnings
+from collections.abc import Callable
 
 from celery.exceptions import SecurityWarning
 
@@ -12,17 +15,16 @@ from workflows.package.catalog import LIBRARY
 
 
 def serve(settings: Settings) -> None:
-    """`settings` has both server addresses. Returns when the worker was told to stop."""
-    read_models_file(
-        models_path(settings.models, library=LIBRARY)
-    )  # what is wrong with it is said before anything starts
+    """`settings` has both server addresses. Ends the process when the worker was told to stop."""
+    read_models_file(models_path(settings.models, library=LIBRARY))  # its faults are said before anything starts
     app = configure(settings)
     # Imported here and not by Celery, which would put the current directory first on the path while it does.
-    import workers.tasks  # noqa: F401 -- registers the task and the signal handlers
+    from workers.tasks import process
 
     # The warning is about pickle, which this app refuses; containers run as root.
     warnings.filterwarnings("ignore", category=SecurityWarning)
-    app.worker_main(
+    run: Callable[[list[str]], object] = app.worker_main  # which does return, whatever its type stub says
+    run(
         [
             "--quiet",
             "worker",
@@ -33,3 +35,7 @@ def serve(settings: Settings) -> None:
             f"--hostname=unattended-{os.getpid()}@%h",
         ]
     )
+    # Not by returning: the interpreter would first wait for threads, and a tool that hangs never gives its back.
+    logging.shutdown()
+    sys.stdout.flush()
+    os._exit(process.exit_code)

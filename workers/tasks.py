@@ -2,6 +2,7 @@
 
 import logging
 import threading
+from concurrent.futures import CancelledError
 from typing import Any
 
 from celery import signals
@@ -29,21 +30,26 @@ class _Process:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._worker: WorkerProcess | None = None
+        self._draining = False
+        self.exit_code = 0
 
     def get(self) -> WorkerProcess:
         with self._lock:
             if self._worker is None:
                 self._worker = started_worker(role_settings())
+            if self._draining:
+                self._worker.drain()
             return self._worker
 
     def drain(self) -> None:
-        with self._lock:
-            if self._worker is not None:
-                self._worker.drain()
+        """Without the lock: this runs in a signal handler, maybe on top of the very `get` that holds it."""
+        self._draining = True
+        worker = self._worker
+        if worker is not None:
+            worker.drain()
 
     def stop(self) -> None:
-        with self._lock:
-            worker, self._worker = self._worker, None
+        worker, self._worker = self._worker, None
         if worker is not None:
             worker.stop()
 
@@ -75,6 +81,9 @@ def run(message: dict[str, Any]) -> None:
     worker.metrics.working_on(+1)
     try:
         worker.submit(execute(message["run_id"], worker)).result()
+    except CancelledError:
+        # It was cut off and has handed its run back; a second cancellation came on top.
+        log.info("run_task_cancelled", extra={"run_id": message["run_id"]})
     finally:
         worker.metrics.working_on(-1)
 
@@ -102,6 +111,7 @@ def _ready(sender: Any, **_: Any) -> None:
         except (ModelsFileError, SettingsError, PyMongoError, OSError) as error:
             # Celery would log it and go on consuming what this process cannot work on.
             log.error("worker_cannot_start", extra={"error": str(error)[:300]})
+            process.exit_code = 1
             raise SystemExit(1) from None
         log.info("worker_ready", extra={"concurrency": worker.settings.concurrency, "metrics": str(server.address)})
 

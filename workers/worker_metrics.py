@@ -8,7 +8,6 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from accounting.usage import ModelCall
 from workflows.chat.transcript import Turn
-from workflows.outcome import OutcomeKind
 from workflows.package.models import TERMINATE, USER
 
 _RUN_BUCKETS = (0.1, 0.5, 1, 2, 5, 10, 30, 60, 120, 300, 600, 1800, 3600)
@@ -66,9 +65,8 @@ class WorkerMetrics:
     def model_call(self, workflow: str, call: ModelCall) -> None:
         self._calls.labels(workflow, call.agent).observe(call.duration_s)
 
-    def finished(self, run: Mapping[str, Any], kind: OutcomeKind) -> None:
-        if kind is not OutcomeKind.WORKER_LOST:
-            self._duration.labels(run["workflow"]).observe((datetime.now(UTC) - run["started_at"]).total_seconds())
+    def finished(self, run: Mapping[str, Any]) -> None:
+        self._duration.labels(run["workflow"]).observe((datetime.now(UTC) - run["started_at"]).total_seconds())
 
     def lease_lost(self) -> None:
         self._lease_lost.inc()

@@ -4,6 +4,8 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any
 
+MAX_TEXT = 2_000
+
 
 class OutcomeKind(StrEnum):
     COMPLETED = "completed"
@@ -32,7 +34,7 @@ class OutcomeError:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """`transient` and `retry_after_s` matter for model errors only."""
+    """`transient`: another attempt may end otherwise."""
 
     kind: OutcomeKind
     reason: str
@@ -41,8 +43,13 @@ class Outcome:
     retry_after_s: float | None = None
 
     def as_document(self) -> dict[str, Any]:
-        return {
-            "kind": self.kind.value,
-            "reason": self.reason,
-            "error": None if self.error is None else asdict(self.error),
-        }
+        """What any store takes: an error's text may be anything, of any length."""
+        error = None if self.error is None else asdict(self.error)
+        if error is not None:
+            error["message"] = _storable_text(error["message"])
+        return {"kind": self.kind.value, "reason": _storable_text(self.reason), "error": error}
+
+
+def _storable_text(text: str) -> str:
+    cut = text if len(text) <= MAX_TEXT else f"{text[:MAX_TEXT]}… ({len(text)} characters)"
+    return cut.encode("utf-8", "replace").decode("utf-8")

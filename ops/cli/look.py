@@ -84,8 +84,7 @@ def _not_found(run_id: str) -> int:
 
 
 async def _story(database: Any, run_id: str) -> dict[str, Any] | None:
-    from accounting.totals import usage_totals
-    from accounting.usage import UsageTotals
+    from accounting.totals import run_totals
     from workers.run_store import RunStore
     from workers.run_store import as_json as run_as_json
 
@@ -94,9 +93,9 @@ async def _story(database: Any, run_id: str) -> dict[str, Any] | None:
     if run is None:
         return None
     turns = await store.committed_turns(run_id, up_to=run["turn"])
-    totals = await usage_totals(database, [], run_id=run_id)
+    totals = await run_totals(database, run_id)
     shown = [{name: value for name, value in turn.items() if name not in {"_id", "token"}} for turn in turns]
-    return {**run_as_json(run), "turns": shown, "usage": (totals[0] if totals else UsageTotals()).as_json()}
+    return {**run_as_json(run), "turns": shown, "usage": totals.as_json()}
 
 
 @click.command()

@@ -8,7 +8,7 @@ import click
 
 from ops.cli.output import json_option, print_json, print_table
 from workers.logs import configure_logging
-from workers.settings import load_settings
+from workers.settings import SettingsError, load_settings
 
 data_dir_option = click.option(
     "--data-dir", type=click.Path(path_type=Path, file_okay=False), help="Where the embedded servers keep data."
@@ -46,10 +46,13 @@ def up(data_dir: Path | None) -> None:
 def doctor(data_dir: Path | None, as_json: bool) -> None:
     """Checks settings, Redis, MongoDB, packages, models and ports; says what to do about each problem."""
     from ops.doctor.checks import would_break
-    from ops.doctor.examine import examine
+    from ops.doctor.examine import examine, unusable_settings
 
     configure_logging(role="doctor", log_format="console", log_level="error")
-    checks = asyncio.run(examine(load_settings(data_dir=data_dir)))
+    try:
+        checks = asyncio.run(examine(load_settings(data_dir=data_dir)))
+    except SettingsError as error:
+        checks = [unusable_settings(error)]
     rows: list[dict[str, Any]] = [
         {"check": each.name, "level": each.level, "found": each.found, "advice": each.advice} for each in checks
     ]

@@ -22,6 +22,7 @@ import click
 from accounting.totals import usage_totals
 from ops.demo.report import print_summary, summary
 from ops.demo.scenario import EXPECTED, SECRET_VARIABLE, World, new_secret, prepare_packages
+from ops.embedded.errors import EmbeddedError
 from ops.embedded.servers import embedded_servers
 from ops.free_ports import free_address
 from ops.roles import role_children
@@ -50,6 +51,10 @@ async def run_demo(data_dir: Path | None, *, as_json: bool) -> int:
     except DemoFailed as failure:
         say(f"the demo failed: {failure}\nlogs of every role: {folder / 'logs'}")
         return 1  # the directory stays, for the logs
+    except EmbeddedError:
+        if data_dir is None and not (folder / "logs").exists():  # nothing was started that could have written any
+            await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
+        raise
     else:
         print_summary(report, as_json=as_json)
         if not as_json:

@@ -8,10 +8,10 @@ from ops.doctor.checks import Check
 from ops.doctor.embedded import check_data_dir, check_embedded_mongodb, check_embedded_redis
 from ops.doctor.mongodb import check_mongodb
 from ops.doctor.packages import check_packages_and_models
-from ops.doctor.ports import check_address
+from ops.doctor.ports import check_address, check_apart
 from ops.doctor.redis import check_redis
 from workers.services import Services, read_services
-from workers.settings import Settings, setting_fields, unknown_variables, variable_name
+from workers.settings import Settings, SettingsError, setting_fields, unknown_variables, variable_name
 
 _LIMIT_S = 3.0
 
@@ -25,6 +25,7 @@ async def examine(settings: Settings) -> list[Check]:
         *_server_examinations(settings, services),
         ("gateway address", check_address("gateway address", settings.listen, "UNATTENDED_LISTEN")),
         ("exporter address", check_address("exporter address", settings.metrics_listen, "UNATTENDED_METRICS_LISTEN")),
+        ("addresses", check_apart(settings.listen, settings.metrics_listen)),
         ("packages", check_packages_and_models(settings)),
     ]
     found = await asyncio.gather(*(_bounded(name, checks) for name, checks in examinations))
@@ -62,6 +63,12 @@ def check_settings(settings: Settings) -> list[Check]:
         used = sum(name in settings.environ for name in known)
         return [Check("settings", "ok", f"{used} of {len(known)} set in the environment")]
     return [Check("settings", "warning", f"{name} is not a setting", _suggestion(name, known)) for name in unknown]
+
+
+def unusable_settings(error: SettingsError) -> Check:
+    """All there is to say when the settings cannot be read: what else would be examined is not known."""
+    found, _, advice = str(error).partition("; ")
+    return Check("settings", "problem", found, advice)
 
 
 def _suggestion(name: str, known: Sequence[str]) -> str:

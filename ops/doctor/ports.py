@@ -6,6 +6,7 @@ import socket
 from contextlib import suppress
 
 from ops.doctor.checks import Check
+from ops.free_ports import same_place
 from workers.settings import Address
 
 _ASK_TIMEOUT_S = 2.0
@@ -21,6 +22,14 @@ async def check_address(name: str, address: Address, setting: str) -> list[Check
             return [Check(name, "ok", f"{address} is served by unattended")]
         return [Check(name, "problem", f"{address} is taken by another program", f"stop it, or set {setting}")]
     return [Check(name, "problem", f"{address} cannot be listened on ({error.strerror})", f"set {setting}")]
+
+
+async def check_apart(gateway: Address, exporter: Address) -> list[Check]:
+    """Each of them may be free and there is still no room for both."""
+    if not await asyncio.to_thread(same_place, gateway, exporter):
+        return []
+    found = f"the gateway at {gateway} and the exporter at {exporter} are in each other's way"
+    return [Check("addresses", "problem", found, "set UNATTENDED_METRICS_LISTEN to another port")]
 
 
 def _bind(address: Address) -> OSError | None:

@@ -1,4 +1,4 @@
-"""What stops the embedded servers from starting."""
+"""What stops the servers from being used, ours or the given ones."""
 
 
 class EmbeddedError(Exception):

@@ -10,8 +10,11 @@ from accounting.app_labels import AppLabels
 from accounting.usage import UsageTotals
 from ops.exporter.snapshot import Snapshot
 
+Labels = tuple[str, ...]
+Counter = tuple[str, str, Callable[[UsageTotals], float]]
+
 USAGE_LABELS = ("app", "workflow", "model", "provider")
-USAGE_COUNTERS: tuple[tuple[str, str, Callable[[UsageTotals], float]], ...] = (
+USAGE_COUNTERS: tuple[Counter, ...] = (
     ("unattended_input_tokens", "Input tokens, cached ones included", lambda each: each.input_tokens),
     ("unattended_cached_input_tokens", "Input tokens read from a cache", lambda each: each.cached_input_tokens),
     ("unattended_output_tokens", "Output tokens, reasoning included", lambda each: each.output_tokens),
@@ -22,12 +25,14 @@ USAGE_COUNTERS: tuple[tuple[str, str, Callable[[UsageTotals], float]], ...] = (
         lambda each: each.cost_usd or 0.0,
     ),
 )
-AGENT_COUNTERS: tuple[tuple[str, str, Callable[[UsageTotals], float]], ...] = (
+CALL_COUNTERS: tuple[Counter, ...] = (
+    ("unattended_model_calls", "Model calls, failed ones included", lambda each: each.calls),
+    ("unattended_usage_missing", "Model calls that came without usage", lambda each: each.missing),
+)
+AGENT_COUNTERS: tuple[Counter, ...] = (
     ("unattended_agent_input_tokens", "Input tokens by agent", lambda each: each.input_tokens),
     ("unattended_agent_output_tokens", "Output tokens by agent", lambda each: each.output_tokens),
 )
-
-Labels = tuple[str, ...]
 
 
 class StoreCollector(Collector):
@@ -55,49 +60,46 @@ class StoreCollector(Collector):
         if snapshot is None:
             return
         yield self._runs(snapshot)
-        yield from self._usage(snapshot)
-        yield from _agents(snapshot.agents)
-        yield from self._calls(snapshot)
+        yield from _usage(snapshot.usage, USAGE_COUNTERS, USAGE_LABELS, self._usage_labels)
+        yield from _usage(snapshot.usage, CALL_COUNTERS, (*USAGE_LABELS, "ok"), self._call_labels)
+        yield from _usage(snapshot.usage, AGENT_COUNTERS, ("workflow", "agent"), _agent_labels)
         yield from _queue(snapshot)
 
     def _runs(self, snapshot: Snapshot) -> Metric:
         counts: dict[Labels, float] = defaultdict(float)
         for row in snapshot.runs:
             key = row["_id"]
-            counts[self._apps.label(key["app"]), key["workflow"], key["trigger"], key["outcome"] or "unknown"] += row[
-                "count"
-            ]
+            outcome = key.get("outcome") or "unknown"
+            counts[self._apps.label(key["app"]), key["workflow"], key["trigger"], outcome] += row["count"]
         return _counter(
             "unattended_runs", "Runs that ended or parked", ("app", "workflow", "trigger", "outcome"), counts
         )
-
-    def _usage(self, snapshot: Snapshot) -> Iterator[Metric]:
-        for name, text, value in USAGE_COUNTERS:
-            counts: dict[Labels, float] = defaultdict(float)
-            for row in snapshot.usage:
-                counts[self._usage_labels(row)] += value(row)
-            yield _counter(name, text, USAGE_LABELS, counts)
-
-    def _calls(self, snapshot: Snapshot) -> Iterator[Metric]:
-        calls: dict[Labels, float] = defaultdict(float)
-        missing: dict[Labels, float] = defaultdict(float)
-        for row in snapshot.calls:
-            labels = (*self._usage_labels(row), "true" if row.key["ok"] else "false")
-            calls[labels] += row.calls
-            missing[labels] += row.missing
-        labels_of_calls = (*USAGE_LABELS, "ok")
-        yield _counter("unattended_model_calls", "Model calls, failed ones included", labels_of_calls, calls)
-        yield _counter("unattended_usage_missing", "Model calls that came without usage", labels_of_calls, missing)
 
     def _usage_labels(self, row: UsageTotals) -> Labels:
         key = row.key
         return self._apps.label(key["app_id"]), key["workflow"], key["model"], key["provider"]
 
+    def _call_labels(self, row: UsageTotals) -> Labels:
+        return (*self._usage_labels(row), "true" if row.key["ok"] else "false")
 
-def _agents(rows: Sequence[UsageTotals]) -> Iterator[Metric]:
-    for name, text, value in AGENT_COUNTERS:
-        counts: dict[Labels, float] = {(row.key["workflow"], row.key["agent"]): value(row) for row in rows}
-        yield _counter(name, text, ("workflow", "agent"), counts)
+
+def _agent_labels(row: UsageTotals) -> Labels:
+    return row.key["workflow"], row.key["agent"]
+
+
+def _usage(
+    rows: Sequence[UsageTotals],
+    counters: Sequence[Counter],
+    names: Sequence[str],
+    labels: Callable[[UsageTotals], Labels],
+) -> Iterator[Metric]:
+    """Rows are finer than any metric: those of one label set are added up."""
+    labelled = [(labels(row), row) for row in rows]
+    for name, text, value in counters:
+        counts: dict[Labels, float] = defaultdict(float)
+        for key, row in labelled:
+            counts[key] += value(row)
+        yield _counter(name, text, names, counts)
 
 
 def _queue(snapshot: Snapshot) -> Iterator[Metric]:

@@ -25,7 +25,7 @@ async def own_mongodb_stage(servers: Services, tmp_path: Path) -> AsyncIterator[
     """A MongoDB that this test alone may kill; it comes back on the same port."""
     async with embedded_servers(tmp_path / "mongodb", redis=False) as services:
         settings = Settings(
-            mongodb_url=services.mongodb_url, redis_url=servers.redis_url, queue=tmp_path.name, lease_s=12
+            mongodb_url=services.mongodb_url, redis_url=servers.redis_url, queue=tmp_path.name, lease_s=30
         )
         database = connect(settings.mongodb_url or "", database=settings.database)
         store = RunStore(database)
@@ -63,11 +63,13 @@ async def test_runs_go_on_when_it_is_back(own_mongodb_stage: Stage) -> None:
     assert {(run["state"], run["attempt"], run["worker_losses"]) for run in runs} == {("succeeded", 1, 0)}
     turns = await asyncio.gather(*(stage.agents_of(run["_id"]) for run in runs))
     assert turns == [["A", "B", "C"]] * RUNS
+    rows = await asyncio.gather(*(stage.usage_rows(run["_id"]) for run in runs))
+    assert all(len(each) >= 3 for each in rows), "an answer that a model gave is not in the ledger"
 
 
 async def noticed_while_killed(stage: Stage) -> bool:
     kill_mongod(stage)
-    return "store_unavailable" in stage.log()
+    return "usage_row_waits" in stage.log()
 
 
 async def answers(stage: Stage) -> bool:

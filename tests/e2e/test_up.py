@@ -117,6 +117,55 @@ def test_a_taken_port_is_one_line_and_nothing_is_started(machine: Machine) -> No
     assert not (machine.folder / "data").exists()
 
 
+def test_one_address_for_gateway_and_exporter_is_one_line(machine: Machine) -> None:
+    env = {**machine.env, "UNATTENDED_METRICS_LISTEN": str(machine.gateway)}
+
+    done = unattended("up", cwd=machine.folder, env=env)
+    examined = unattended("doctor", "--json", cwd=machine.folder, env=env)
+
+    assert done.returncode == 2
+    assert "UNATTENDED_METRICS_LISTEN" in one_line(done.stderr)
+    assert not (machine.folder / "data").exists()
+    assert examined.returncode == 1
+    assert {row["check"] for row in json.loads(examined.stdout)["checks"] if row["level"] == "problem"} == {"addresses"}
+
+
+@pytest.mark.parametrize(
+    ("variable", "url"),
+    [
+        ("UNATTENDED_MONGODB_URL", "mongodb://user:hunter2@{}"),
+        ("UNATTENDED_MONGODB_URL", "nonsense"),
+        ("UNATTENDED_REDIS_URL", "redis://:hunter2@{}/0"),
+        ("UNATTENDED_REDIS_URL", "nonsense"),
+    ],
+)
+def test_a_given_server_that_is_not_there_is_one_line_and_nothing_is_started(
+    machine: Machine, variable: str, url: str
+) -> None:
+    done = unattended("up", cwd=machine.folder, env={**machine.env, variable: url.format(free_address())})
+
+    assert done.returncode == 1
+    assert variable in one_line(done.stderr)
+    assert "hunter2" not in done.stderr
+    assert not (machine.folder / "data").exists()
+
+
+def test_the_doctor_examines_a_bad_setting_too(machine: Machine) -> None:
+    env = {**machine.env, "UNATTENDED_CONCURRENCY": "abc"}
+
+    done = unattended("doctor", "--json", cwd=machine.folder, env=env)
+    table = unattended("doctor", cwd=machine.folder, env=env)
+
+    assert (done.returncode, done.stderr) == (1, "")
+    answer = json.loads(done.stdout)
+    assert answer["ok"] is False
+    assert [(row["check"], row["level"]) for row in answer["checks"]] == [("settings", "problem")]
+    assert "UNATTENDED_CONCURRENCY='abc'" in answer["checks"][0]["found"]
+    assert answer["checks"][0]["advice"].startswith("write a whole number")
+    assert table.returncode == 1
+    assert "UNATTENDED_CONCURRENCY" in table.stdout
+
+
 def test_a_second_up_on_the_same_data_is_one_line(machine: Machine) -> None:
     with machine.up():
         env = {

@@ -7,9 +7,11 @@ from dataclasses import dataclass
 
 from ag2 import Agent
 
+from workflows.chat.errors import PackageChanged
 from workflows.chat.models import Models
 from workflows.chat.package_tools import PackageTool
 from workflows.chat.tool_functions import forget_tool_modules, load_tool_functions
+from workflows.package.files import content_version
 from workflows.package.models import Package
 
 KEPT_VERSIONS = 64
@@ -24,6 +26,10 @@ class BuiltPackage:
 def build_package(package: Package, models: Models, threads: ThreadPoolExecutor) -> BuiltPackage:
     """PackageDefect when a tool cannot be loaded or a model alias is unknown."""
     functions = load_tool_functions(package)
+    if package.tools and content_version(package.folder) != package.version:
+        # What was imported is newer than what was read; under this version it would be wrong for ever.
+        forget_tool_modules(package)
+        raise PackageChanged(f"the files of {package.name} changed while they were read")
     agents = {
         name: Agent(
             name,

@@ -5,6 +5,7 @@ variables from what was said, route, and hand the turn with a checkpoint to the 
 before the next turn begins.
 """
 
+import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -24,7 +25,10 @@ from workflows.context.rendering import render_exposed
 from workflows.outcome import Outcome, OutcomeKind
 from workflows.package.models import Package
 
+log = logging.getLogger(__name__)
+
 DEFAULT_OPENING = "Begin."
+OUT_OF_TIME = "the run's wall-clock limit is reached"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,34 +52,48 @@ class Conversation:
     opening: str
     turns: list[Turn] = field(default_factory=list)
     next_agent: str | None = None
+    # Whose run it is. A tool that writes to these names finds them as they were after its turn.
+    fixed: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def package(self) -> Package:
         return self.built.package
 
 
-async def converse(chat: Conversation, *, commit: Commit, stopping: Callable[[], bool]) -> Outcome:
-    """Takes turns until the chat ends, or until this worker is stopping, between two turns."""
+async def converse(
+    chat: Conversation,
+    *,
+    commit: Commit,
+    stopping: Callable[[], bool],
+    out_of_time: Callable[[], bool] = lambda: False,
+) -> Outcome:
+    """Takes turns until the chat ends, or until this worker is stopping, between two turns.
+
+    `out_of_time` is asked beside the caller's cancellation, which a library under a turn may swallow.
+    """
     router = Router(chat.package, chat.suppressed)
-    if chat.turns and chat.next_agent is None:
-        # The last turn ended the chat, and its worker was lost before it could say so: nobody is asked again.
-        rule = router.after(chat.turns[-1].agent, chat.context)
-        end = ending(rule, chat.package, chat.turns[-1].agent)
-        if end is not None:
-            return end
-        chat.next_agent = rule.target if rule is not None else None
-    agent = chat.next_agent or chat.package.orchestrator.initial_agent
-    while True:
+    end, agent = resume(chat, router)
+    while end is None:
         if len(chat.turns) >= chat.package.orchestrator.limits.max_turns:
             return Outcome(OutcomeKind.MAX_TURNS, f"the limit of {len(chat.turns)} turns is reached")
+        if out_of_time():
+            return Outcome(OutcomeKind.TIMEOUT, OUT_OF_TIME)
         if stopping():
             return Outcome(OutcomeKind.HANDED_BACK, "this worker is stopping")
         speaker = skip_to_speaker(router, agent, chat)
         if isinstance(speaker, Outcome):
             return speaker
         end, agent = await take_turn(chat, router, speaker, commit)
-        if end is not None:
-            return end
+    return end
+
+
+def resume(chat: Conversation, router: Router) -> tuple[Outcome | None, str]:
+    """Who is next; or the end, when the last turn was one and its worker was lost before it could say so."""
+    if not chat.turns or chat.next_agent is not None:
+        return None, chat.next_agent or chat.package.orchestrator.initial_agent
+    last = chat.turns[-1].agent
+    rule = router.after(last, chat.context)
+    return ending(rule, chat.package, last), rule.target if rule is not None else last
 
 
 def skip_to_speaker(router: Router, agent: str, chat: Conversation) -> str | Outcome:
@@ -101,6 +119,7 @@ async def take_turn(chat: Conversation, router: Router, agent: str, commit: Comm
         text, events = await ask(chat, meter)
     except ChatError as error:
         return error.outcome(agent=agent, turn=number), agent
+    restore_fixed(chat, agent)
     derive(chat.package.variables.values(), chat.context, agent=agent, text=text)
     rule = router.after(agent, chat.context)
     end = ending(rule, chat.package, agent)
@@ -117,6 +136,13 @@ async def take_turn(chat: Conversation, router: Router, agent: str, commit: Comm
     await commit(number, turn, Checkpoint(number, next_agent, chat.context.data))
     chat.turns.append(turn)
     return end, next_agent or agent
+
+
+def restore_fixed(chat: Conversation, agent: str) -> None:
+    changed = [name for name, value in chat.fixed.items() if chat.context.get(name) != value]
+    if changed:
+        log.warning("fixed_names_restored", extra={"agent": agent, "names": changed})
+        chat.context.update({name: chat.fixed[name] for name in changed})
 
 
 async def ask(chat: Conversation, meter: TurnMeter) -> tuple[str, Sequence[Mapping[str, Any]]]:

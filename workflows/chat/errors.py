@@ -15,6 +15,10 @@ class PackageDefect(ChatError):  # noqa: N818 -- names the thing at fault, reads
     """The package asks for something that cannot be built."""
 
 
+class PackageChanged(ChatError):  # noqa: N818 -- not a fault; whoever asked looks again
+    """The files were edited between reading the package and importing its tools."""
+
+
 class LimitReached(ChatError):  # noqa: N818 -- not a fault of the code but a guard doing its work
     kind = OutcomeKind.LOOP_DETECTED
 

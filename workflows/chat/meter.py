@@ -13,6 +13,7 @@ from ag2.context import ConversationContext
 from ag2.events import BaseEvent, ModelResponse, Usage
 from ag2.files.protocol import FilesClient
 
+from accounting.uninterrupted import to_its_end
 from accounting.usage import ModelCall, Tokens
 from workflows.chat.errors import LimitReached, ModelError
 
@@ -28,6 +29,7 @@ class RunMeter:
 
     record: RecordUsage
     max_calls: int
+    earlier_calls: int = 0  # of this run under earlier leases: the limit is the run's
     calls: int = 0
     failed_by_agent: dict[str, int] = field(default_factory=dict)
 
@@ -89,7 +91,7 @@ class MeteredClient(LLMClient):
 class _OpenCall:
     def __init__(self, meter: TurnMeter, provider: str, model: str) -> None:
         run = meter.run
-        if run.calls >= run.max_calls:
+        if run.earlier_calls + run.calls >= run.max_calls:
             raise LimitReached(f"the run's limit of {run.max_calls} model calls is reached")
         run.calls += 1
         self._number = run.calls
@@ -115,23 +117,7 @@ class _OpenCall:
         )
         self._meter.tokens["input"] += call.tokens.input
         self._meter.tokens["output"] += call.tokens.output
-        await _to_its_end(self._meter.run.record(call))
-
-
-async def _to_its_end(work: Awaitable[None]) -> None:
-    """A cancel that arrives while usage is being written waits until it is written: what was served is owed."""
-    task = asyncio.ensure_future(work)
-    cancelled: asyncio.CancelledError | None = None
-    while not task.done():
-        try:
-            await asyncio.shield(task)
-        except asyncio.CancelledError as error:
-            if task.cancelled():
-                raise
-            cancelled = error
-    task.result()
-    if cancelled is not None:
-        raise cancelled
+        await to_its_end(self._meter.run.record(call))  # what was served is owed, also by a run that is cancelled
 
 
 def normalised(usage: Usage) -> Tokens:

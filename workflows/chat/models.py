@@ -45,7 +45,14 @@ class Models:
         if spec.temperature is not None:
             options["temperature"] = spec.temperature
         timeout = CALL_TIMEOUT_S if spec.timeout is None else spec.timeout.total_seconds()
-        return OpenAIConfig(model=spec.model, base_url=spec.base_url, streaming=spec.stream, timeout=timeout, **options)
+        return OpenAIConfig(
+            model=spec.model,
+            base_url=spec.base_url,
+            streaming=spec.stream,
+            timeout=timeout,
+            max_retries=0,  # retries are ours, and each of them is a row in the ledger
+            **options,
+        )
 
     def _key(self, reference: str) -> str:
         try:

@@ -61,21 +61,37 @@ class PackageTool(AG2Tool):
     async def _result(self, event: ToolCallEvent, context: ConversationContext) -> str:
         """Text for the model, whatever the tool does: an error is one sentence, the traceback goes to the log."""
         variables: ContextVariables = context.dependencies[CONTEXT]
+        task = asyncio.current_task()
         try:
             return _cut(as_text(await self._tool.call(event.serialized_arguments, variables, self._threads)))
         except ToolRefused as refused:
             return str(refused)
         except asyncio.CancelledError:
-            task = asyncio.current_task()
             if task is not None and task.cancelling():
                 raise
             return self._failed(RuntimeError("the tool cancelled itself"))
-        except (Exception, SystemExit, KeyboardInterrupt) as error:  # noqa: BLE001 -- a package's tool may raise anything, and the run goes on
+        except BaseException as error:  # a package's tool may raise anything, and the run goes on
+            if isinstance(error, GeneratorExit) and _running_task() is not task:
+                raise  # nobody raised it: the run itself is closed, and may await no more
             return self._failed(error)
 
     def _failed(self, error: BaseException) -> str:
         log.warning("tool_failed", extra={"tool": self.name, "error": type(error).__name__}, exc_info=error)
-        return f"The tool {self.name} failed: {type(error).__name__}: {error}"[:500]
+        return f"The tool {self.name} failed: {type(error).__name__}: {_words(error)}"[:500]
+
+
+def _running_task() -> "asyncio.Task[Any] | None":
+    try:
+        return asyncio.current_task()
+    except RuntimeError:  # no loop runs: it is closed by the garbage collector
+        return None
+
+
+def _words(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception:  # noqa: BLE001 -- the package's error may be broken itself
+        return "(its text cannot be read)"
 
 
 def _cut(text: str) -> str:

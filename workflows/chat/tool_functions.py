@@ -59,7 +59,16 @@ class ToolFunction:
             return await self.function(**given)
         bound = functools.partial(contextvars.copy_context().run, _called, self.function, given)
         result = await asyncio.get_running_loop().run_in_executor(threads, bound)
+        if isinstance(result, _Raised):
+            raise result.error
         return await result if inspect.isawaitable(result) else result  # a plain function around an async one
+
+
+@dataclass(frozen=True, slots=True)
+class _Raised:
+    """Handed over as a value: a future that carries GeneratorExit closes whoever awaits it instead of telling him."""
+
+    error: BaseException
 
 
 def _called(function: Callable[..., Any], given: Mapping[str, Any]) -> Any:
@@ -68,6 +77,8 @@ def _called(function: Callable[..., Any], given: Mapping[str, Any]) -> Any:
     except StopIteration as error:
         # Before Python 3.12 a future cannot carry it: whoever awaits the result would wait for ever (gh-112182).
         raise RuntimeError("StopIteration left the tool; give next() a default") from error
+    except BaseException as error:  # noqa: BLE001 -- raised again where it is awaited
+        return _Raised(error)
 
 
 def load_tool_functions(package: Package) -> dict[Tool, ToolFunction]:

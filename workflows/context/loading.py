@@ -30,6 +30,10 @@ BASE_FLAGS: Mapping[str, tuple[str, bool]] = {
 ReadDocument = Callable[[str, str, Mapping[str, Any], tuple[str, ...]], Awaitable[Mapping[str, Any] | None]]
 
 
+class ContextUnavailableError(Exception):
+    """A source did not answer in time. Another attempt may find it well; going on without would be a guess."""
+
+
 class ReadRefusedError(Exception):
     """The database refused this read, and would refuse it again; the text says why."""
 
@@ -174,14 +178,14 @@ async def _database_value(variable: Variable, facts: Mapping[str, Any], read: Re
         text = json.dumps(_projected(variable, document), default=str)
         if len(text) > MAX_VALUE_BYTES:
             raise QueryError(f"the value is larger than {MAX_VALUE_BYTES // 1024} KB; name narrower fields")
-        value = json.loads(
-            text
-        )  # plain JSON from the first turn on, as it is after a checkpoint: dates and ids as text
-    except (QueryError, ReadRefusedError, TimeoutError) as error:
-        reason = str(error) or f"no answer within {READ_DEADLINE_S:.0f} s"
+        # Plain JSON from the first turn on, as it is after a checkpoint: dates and ids as text.
+        value = json.loads(text)
+    except TimeoutError:
+        raise ContextUnavailableError(f"{source}: no answer within {READ_DEADLINE_S:.0f} s") from None
+    except (QueryError, ReadRefusedError) as error:
         if variable.required:
-            raise ContextError(f"{source}: {reason}") from None
-        log.warning("context_value_missing", extra={"run_id": run_id, "source": source, "reason": reason})
+            raise ContextError(f"{source}: {error}") from None
+        log.warning("context_value_missing", extra={"run_id": run_id, "source": source, "reason": str(error)})
         return copy.deepcopy(variable.default)
     if value is None and variable.required:
         raise ContextError(f"{source}: no document matches")

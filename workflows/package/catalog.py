@@ -21,7 +21,7 @@ LIBRARY = Path(__file__).resolve().parent.parent / "library"
 CHECK_INTERVAL_S = 1.0
 KEPT_VERSIONS = 256  # a package in normal form is small; runs in progress may still go by an old one
 
-Fingerprint = tuple[tuple[str, int, int], ...]
+Fingerprint = tuple[tuple[str, int, int, int], ...]
 
 
 def package_directories(configured: Sequence[Path]) -> tuple[Path, ...]:
@@ -47,7 +47,9 @@ def package_folders(directories: Sequence[Path]) -> list[Path]:
 
 def _fingerprint(folder: Path) -> Fingerprint:
     return tuple(
-        (name, stat.st_mtime_ns, stat.st_size) for name, path in content_files(folder) for stat in (path.stat(),)
+        (name, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_size)  # ctime: a file may become readable, nothing else
+        for name, path in content_files(folder)
+        for stat in (path.stat(),)
     )
 
 
@@ -70,6 +72,11 @@ class Catalog:
                 self._checked_at = time.monotonic()
             return self._packages
 
+    def look_again(self) -> None:
+        """The next question reads the directories, however recent the last look."""
+        with self._looking:
+            self._checked_at = float("-inf")
+
     def get(self, workflow: str, *, version: str | None = None) -> Package | None:
         """The version a run has pinned while this process still holds it, else the one on disk."""
         current = self.packages().get(workflow)
@@ -91,8 +98,10 @@ class Catalog:
         for folder in folders:
             try:
                 seen = _fingerprint(folder)
-            except OSError:  # a file vanished while we looked: the next look sees the end of the edit
+            except FileNotFoundError:  # vanished while we looked: the next look sees the end of the edit
                 continue
+            except OSError as error:  # stays so: loading says why, once for each reason
+                seen = ((str(error), 0, 0, 0),)
             if self._fingerprints.get(folder) != seen or self._name_is_free(folder):
                 self._fingerprints[folder] = seen
                 self._reload(folder)

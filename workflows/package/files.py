@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -63,7 +64,8 @@ def content_version(folder: Path) -> str:
 
 
 def _candidates(folder: Path, stem: str) -> list[Path]:
-    return [path for suffix in SUFFIXES if (path := folder / f"{stem}{suffix}").is_file()]
+    """Whatever has such a name: what cannot be read is refused aloud, a package never vanishes over it."""
+    return [path for suffix in SUFFIXES if os.path.lexists(path := folder / f"{stem}{suffix}")]
 
 
 def _read_stem(folder: Path, stem: str) -> PackageFile | None:
@@ -75,6 +77,8 @@ def _read_stem(folder: Path, stem: str) -> PackageFile | None:
         raise _refuse("two_files", found[0].name, f"{names} both exist; keep one")
     if not found[0].resolve().is_relative_to(folder.resolve()):
         raise _refuse("leaves_package", found[0].name, "is a link to a file outside the package; copy the file here")
+    if not found[0].is_file():  # asked without opening it: a named pipe would wait for a writer
+        raise _refuse("unreadable", found[0].name, "is not a file; put a regular file in its place")
     return PackageFile(found[0].name, _unwrap(stem, read_data_file(found[0])))
 
 

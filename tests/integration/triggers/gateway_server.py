@@ -18,6 +18,7 @@ from standardwebhooks import Webhook
 from ulid import ULID
 
 from triggers.gateway.app import create_app
+from triggers.gateway.crowd import MOST_REQUESTS, Crowd
 from triggers.gateway.serve import listening, server_config
 from triggers.role import TriggerGround, trigger_ground
 from workers.settings import Address, Settings
@@ -91,10 +92,10 @@ async def running_gateway(settings: Settings, folder: Path) -> AsyncIterator[Gat
 
 
 @asynccontextmanager
-async def serving(ground: TriggerGround) -> AsyncIterator[Gateway]:
+async def serving(ground: TriggerGround, *, most_requests: int = MOST_REQUESTS) -> AsyncIterator[Gateway]:
     with listening(Address("127.0.0.1", 0)) as listener:
         address = listener.getsockname()
-        server = uvicorn.Server(server_config(create_app(ground)))
+        server = uvicorn.Server(server_config(Crowd(create_app(ground), most_requests)))
         task = asyncio.create_task(server.serve(sockets=[listener]))
         limits = httpx.Limits(max_connections=60)
         async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{address[1]}", limits=limits, timeout=20) as client:

@@ -85,7 +85,7 @@ async def test_a_run_is_shown_by_its_public_names(gateway: Gateway) -> None:
     assert (shown["run_id"], shown["state"], shown["app_id"]) == (run_id, "queued", "acme")
     assert datetime.fromisoformat(shown["created_at"]).tzinfo is not None
     assert shown["context"] == {"odd": None}
-    assert "dedupe_key" not in shown
+    assert shown["dedupe_key"].endswith(f"/acme/{shown['trigger']['id']}")
     assert answer.headers["cache-control"] == "no-store"
 
 

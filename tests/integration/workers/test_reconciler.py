@@ -6,6 +6,9 @@ from typing import Any
 
 import pytest
 
+from accounting.ledger import Ledger
+from accounting.prices import PriceTable
+from accounting.usage import ModelCall, RunOwner, Tokens, UsageTotals
 from workers.ownership import Ownership
 from workers.reconciler import BATCH, DUE_WAKE_UP, EXPIRED_LEASE, MAX_WORKER_LOSSES, Reconciled, Reconciler
 from workers.run import Claim, LeaseLostError, RunRequest, RunState, TriggerEvent
@@ -61,6 +64,12 @@ async def _abandoned(store: RunStore, **changes: Any) -> Claim:
     assert claim is not None
     await store.runs.update_one({"_id": claim.run_id}, {"$set": {"lease.until": PAST, **changes}})
     return claim
+
+
+def _call(number: int) -> ModelCall:
+    """By a model that nobody has a price for."""
+    tokens = Tokens(input=10, output=5)
+    return ModelCall(number, "A", "p", "unpriced", tokens, "reported", ok=True, started_at=PAST, duration_s=0.5)
 
 
 async def _find(store: RunStore, run_id: str) -> dict[str, Any]:
@@ -143,19 +152,68 @@ async def test_a_run_of_a_dead_worker_is_queued_and_published_and_its_next_token
         await Ownership(store, owner="dead", lease_s=30).pin_package(dead, "stale")
 
 
-async def test_a_run_that_lost_five_workers_is_parked_with_the_reason(
+async def test_a_run_that_lost_five_workers_is_parked_with_the_reason_and_what_it_used(
     store: RunStore, reconciler: Reconciler, heard: Heard
 ) -> None:
     dead = await _abandoned(store, worker_losses=MAX_WORKER_LOSSES - 1)
+    owner = RunOwner(dead.run_id, "acme", None, dead.run_id, "Digest", "schedule")
+    for number in (1, 2):
+        await Ledger(store.database, PriceTable()).record(owner, lease_token=dead.token, call=_call(number))
 
     assert await reconciler.run_pass() == Reconciled(parked=1)
 
     document = await _find(store, dead.run_id)
     assert document["state"] == RunState.PARKED
-    assert document["outcome"] == {"kind": "worker_lost", "reason": "its worker was lost 5 times"}
+    assert document["outcome"] == {"kind": "worker_lost", "reason": "its worker was lost 5 times", "error": None}
+    assert {name: document["usage"][name] for name in ("calls", "input_tokens", "missing")} == {
+        "calls": 2,
+        "input_tokens": 20,
+        "missing": 0,
+    }
+    assert document["usage"]["cost_usd"] is None
     assert document["lease"] == {"owner": None, "token": dead.token, "until": None}
     assert document["finished_at"] is not None
     assert heard.run_ids == []
+
+
+async def test_a_parked_run_that_called_no_model_used_nothing(store: RunStore, reconciler: Reconciler) -> None:
+    dead = await _abandoned(store, worker_losses=MAX_WORKER_LOSSES - 1)
+
+    await reconciler.run_pass()
+
+    assert (await _find(store, dead.run_id))["usage"] == UsageTotals().as_json()
+
+
+@pytest.mark.parametrize("losses", [0, MAX_WORKER_LOSSES - 1], ids=["would be queued", "would be parked"])
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"lease.until": datetime.now(UTC) + timedelta(hours=1)},
+        {"lease.token": 2},
+        {"state": "succeeded"},
+    ],
+    ids=["renewed", "taken over and lost again", "finished"],
+)
+async def test_a_run_that_changed_after_it_was_read_is_left_alone(
+    store: RunStore, reconciler: Reconciler, change: dict[str, Any], losses: int
+) -> None:
+    dead = await _abandoned(store, worker_losses=losses)
+    as_read = await _find(store, dead.run_id)
+    await store.runs.update_one({"_id": dead.run_id}, {"$set": change})
+    before = await _find(store, dead.run_id)
+
+    assert await reconciler._reclaim(as_read) is None
+
+    assert await _find(store, dead.run_id) == before
+
+
+async def test_wake_ups_are_counted_anew_for_a_reclaimed_run(store: RunStore, reconciler: Reconciler) -> None:
+    dead = await _abandoned(store, wakes=4)
+
+    # One pass reclaims and sends the first new wake-up.
+    await reconciler.run_pass()
+
+    assert (await _find(store, dead.run_id))["wakes"] == 1
 
 
 async def test_a_live_lease_is_left_alone(store: RunStore, reconciler: Reconciler) -> None:

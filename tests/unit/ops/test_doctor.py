@@ -14,7 +14,7 @@ from ops.doctor.embedded import check_data_dir
 from ops.doctor.examine import check_settings, examine
 from ops.doctor.mongodb import judge_oplog
 from ops.doctor.packages import check_packages_and_models
-from ops.doctor.ports import check_address
+from ops.doctor.ports import check_address, check_apart
 from ops.doctor.urls import redacted, unreadable
 from workers.settings import Address, Settings
 from workflows.package.catalog import LIBRARY
@@ -125,6 +125,27 @@ async def test_an_address_of_another_machine_is_a_problem() -> None:
 
     assert check.level == "problem"
     assert check.advice == "set UNATTENDED_METRICS_LISTEN"
+
+
+@pytest.mark.parametrize(
+    ("gateway", "exporter", "clash"),
+    [
+        (Address("127.0.0.1", 9400), Address("127.0.0.1", 9400), True),
+        (Address("0.0.0.0", 9400), Address("127.0.0.1", 9400), True),  # noqa: S104 -- not bound
+        (Address("127.0.0.1", 9400), Address("0.0.0.0", 9400), True),  # noqa: S104 -- not bound
+        (Address("::", 9400), Address("::1", 9400), True),
+        (Address("::1", 9400), Address("127.0.0.1", 9400), False),
+        (Address("127.0.0.2", 9400), Address("127.0.0.1", 9400), False),
+        (Address("127.0.0.1", 8400), Address("127.0.0.1", 9400), False),
+        (Address("127.0.0.1", 0), Address("127.0.0.1", 0), False),
+        (Address("no such host", 9400), Address("no such host", 9400), True),
+    ],
+)
+async def test_two_addresses_in_one_place_are_a_problem(gateway: Address, exporter: Address, clash: bool) -> None:
+    checks = await check_apart(gateway, exporter)
+
+    assert [check.level for check in checks] == ["problem"] * clash
+    assert all("UNATTENDED_METRICS_LISTEN" in check.advice for check in checks)
 
 
 async def test_a_data_directory_is_not_created_by_asking(tmp_path: Path) -> None:

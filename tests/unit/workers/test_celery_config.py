@@ -65,7 +65,13 @@ def document(**given: Any) -> dict[str, Any]:
 
 
 def test_a_dedupe_key_begins_with_workflow_and_trigger() -> None:
-    assert request().dedupe_key == "Digest/nightly/acme/2026-03-01T02:30:00Z"
+    assert request().dedupe_key == "Digest/nightly/schedule/acme/2026-03-01T02:30:00Z"
+
+
+def test_no_two_apps_share_a_dedupe_key() -> None:
+    event = TriggerEvent("webhook", "hook", "eu/7", fired_at=datetime(2026, 3, 1, tzinfo=UTC))
+    other = TriggerEvent("webhook", "hook", "7", fired_at=datetime(2026, 3, 1, tzinfo=UTC))
+    assert RunRequest("acme", "D", event).dedupe_key != RunRequest("acme/eu", "D", other).dedupe_key
 
 
 def test_run_ids_are_unlike_and_sort_by_time() -> None:
@@ -92,4 +98,5 @@ def test_a_run_as_json_has_its_id_by_name_and_no_inner_fields() -> None:
     shown = as_json(document())
 
     assert next(iter(shown)) == "run_id"
-    assert not {"_id", "dedupe_key", "wake_at", "wakes", "worker_losses"} & set(shown)
+    assert shown["dedupe_key"] == request().dedupe_key
+    assert not {"_id", "wake_at", "wakes", "worker_losses"} & set(shown)

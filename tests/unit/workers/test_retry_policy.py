@@ -71,10 +71,10 @@ def test_a_hand_back_is_no_attempt_and_waits_for_nothing(attempt: int) -> None:
     assert decision == Requeue(timedelta(0), counts_as_attempt=False)
 
 
-@given(st.sampled_from([kind for kind in OutcomeKind if kind is not OutcomeKind.MODEL_ERROR]), st.booleans())
-def test_only_faults_of_a_model_are_transient(kind: OutcomeKind, transient: bool) -> None:
+@given(st.sampled_from([kind for kind in OutcomeKind if kind is not OutcomeKind.HANDED_BACK]), st.booleans())
+def test_what_is_transient_is_tried_again_and_nothing_else(kind: OutcomeKind, transient: bool) -> None:
     decision = decided(Outcome(kind, "why", transient=transient))
-    assert isinstance(decision, Requeue) is (kind is OutcomeKind.HANDED_BACK)
+    assert isinstance(decision, Requeue) is transient
 
 
 @given(attempts, chances, waits)

@@ -60,7 +60,8 @@ class Kept:
 
 
 def built(package: Package, answers: Mapping[str, Any] | Path, folder: Path) -> BuiltPackage:
-    file = answers if isinstance(answers, Path) else folder / "answers.yaml"
+    # Beside the package, not in it: a package whose files change after it was read is not built.
+    file = answers if isinstance(answers, Path) else folder.parent / f"{folder.name}-answers.yaml"
     if not isinstance(answers, Path):
         file.write_text(yaml.safe_dump(dict(answers)), encoding="utf-8")
     specs = {"default": ScriptModel(provider="script", file=file)}

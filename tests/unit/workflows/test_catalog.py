@@ -107,6 +107,65 @@ def test_a_mended_edit_is_used_and_no_longer_reported(tmp_path: Path) -> None:
     assert catalog.refused == {}
 
 
+@pytest.mark.parametrize("kind", ["directory", "pipe"])
+def test_a_package_does_not_vanish_when_one_of_its_files_is_none(tmp_path: Path, kind: str) -> None:
+    folder = write_package(tmp_path / "P", agents=None)
+    agents = folder / "agents.yaml"
+    agents.mkdir() if kind == "directory" else os.mkfifo(agents)
+    catalog = Catalog([tmp_path])
+
+    assert package_folders([tmp_path]) == [folder]
+    assert [(each.code, each.file) for each in catalog.refused[str(folder)]] == [("unreadable", "agents.yaml")]
+
+    agents.rmdir() if kind == "directory" else agents.unlink()
+    edit(folder)
+
+    assert small(catalog).folder == folder
+    assert catalog.refused == {}
+
+
+def test_a_folder_that_may_not_be_read_is_refused_once_and_used_when_it_may(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = write_package(tmp_path / "P")
+    tool = write_tool(folder, "greet.py", TOOL)
+    is_file = Path.is_file
+
+    def denied(self: Path) -> bool:
+        if self == tool:
+            raise PermissionError(13, "Permission denied", str(self))
+        return is_file(self)
+
+    catalog = Catalog([tmp_path])
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "is_file", denied)
+        assert [each.message for each in catalog.refused[str(folder)]] == ["cannot be read: Permission denied"]
+        assert catalog.packages() == {}
+
+    assert [record.getMessage() for record in caplog.records if record.levelno >= logging.ERROR] == ["package_refused"]
+    assert small(catalog).folder == folder
+    assert catalog.refused == {}
+
+
+def test_a_file_that_becomes_readable_is_an_edit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = write_package(tmp_path / "P")
+    catalog = Catalog([tmp_path])
+
+    def denied(self: Path) -> bytes:
+        raise PermissionError(13, "Permission denied", str(self))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "read_bytes", denied)
+        assert [each.code for each in catalog.refused[str(folder)]] == ["unreadable"]
+
+    def is_used_after_chmod() -> bool:  # again while the clock of the file system stands still
+        (folder / "agents.yaml").chmod(0o640)
+        return catalog.get("Small") is not None
+
+    assert any(is_used_after_chmod() for _ in range(100_000))
+    assert catalog.refused == {}
+
+
 def test_of_two_packages_with_one_name_the_first_is_used(tmp_path: Path) -> None:
     write_package(tmp_path / "A")
     second = write_package(tmp_path / "B")

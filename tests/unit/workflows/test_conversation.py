@@ -411,7 +411,7 @@ async def test_half_a_character_of_a_model_or_a_tool_can_be_kept(tmp_path: Path)
 
 
 def test_a_version_is_built_once_however_many_ask_at_once(tmp_path: Path) -> None:
-    loads = str(tmp_path / "loads")
+    loads = str(tmp_path.parent / f"{tmp_path.name}-loads")
     write_tool(tmp_path, "slow.py", f"with open({loads!r}, 'a') as file:\n    file.write('x')\ndef slow(): ...\n")
     (tmp_path / "answers.yaml").write_text("default: {text: ok}")
     package = load(tmp_path, tools=[{"agent": "A", "file": "slow.py", "function": "slow"}])

@@ -1,6 +1,7 @@
 """Package files: found, read, bounded, and named when they cannot be read."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -146,6 +147,25 @@ def test_a_data_file_that_links_out_of_the_package_is_refused(tmp_path: Path) ->
     (folder / "tools.yaml").symlink_to(outside)
 
     assert place(folder) == ("leaves_package", "tools.yaml")
+
+
+@pytest.mark.parametrize("stem", ["orchestrator", "agents", "tools"])
+@pytest.mark.parametrize("kind", ["directory", "pipe", "dangling link"])
+def test_what_is_no_file_is_refused_by_name_and_never_waited_for(tmp_path: Path, stem: str, kind: str) -> None:
+    folder = write_package(tmp_path, **{stem: None})
+    put_in_place(folder / f"{stem}.yaml", kind)
+
+    assert place(folder) == ("unreadable", f"{stem}.yaml")
+    assert "is not a file" in refused(folder).message
+
+
+def put_in_place(path: Path, kind: str) -> None:
+    if kind == "directory":
+        path.mkdir()
+    elif kind == "pipe":
+        os.mkfifo(path)
+    else:
+        path.symlink_to("nowhere.yaml")
 
 
 def test_links_inside_the_package_are_fine(tmp_path: Path) -> None:

@@ -2,14 +2,23 @@
 
 import asyncio
 import logging
+from collections.abc import Coroutine
 from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from tests.unit.workflows.chats import Chat, Kept, built
+from tests.unit.workflows.chats import THREADS, Chat, Kept, built
 from tests.unit.workflows.packages import load, write_tool
-from workflows.chat.tool_functions import MAX_RESULT
+from workflows.chat.package_tools import CONTEXT, PackageTool
+from workflows.chat.tool_functions import MAX_RESULT, load_tool_functions
+from workflows.context.context_variables import ContextVariables
 from workflows.outcome import OutcomeKind
+
+if TYPE_CHECKING:
+    from ag2.context import ConversationContext
+    from ag2.events import ToolCallEvent
 
 TWICE = {"answers": {"A": [{"tool_calls": [{"name": "t"}]}, {"text": "went on"}]}}
 
@@ -41,6 +50,9 @@ def result(kept: Kept) -> str:
         ("import asyncio; raise asyncio.CancelledError", "The tool t failed: RuntimeError: the tool cancelled itself"),
         ("import asyncio; raise asyncio.TimeoutError", "The tool t failed: TimeoutError: "),
         ("raise StopIteration", "The tool t failed: RuntimeError: "),
+        ("raise GeneratorExit('over')", "The tool t failed: GeneratorExit: over"),
+        ("raise type('Odd', (BaseException,), {})('odd')", "The tool t failed: Odd: odd"),
+        ("raise type('Mute', (ValueError,), {'__str__': None})", "The tool t failed: Mute: (its text cannot be read)"),
         ("raise ValueError('x' * 5000)", "The tool t failed: ValueError: xxx"),
     ],
 )
@@ -51,6 +63,25 @@ async def test_a_tool_that_fails_is_one_sentence_for_the_model(tmp_path: Path, k
     assert len(text) <= 500
     assert "Traceback" not in text
     assert str(tmp_path) not in text
+
+
+async def test_a_run_that_is_closed_inside_a_tool_stays_closed(tmp_path: Path) -> None:
+    """As the garbage collector closes what a loop has left behind."""
+    write_tool(tmp_path, "t.py", "import asyncio\nasync def t(): await asyncio.Event().wait()\n")
+    package = load(tmp_path, tools=[{"agent": "A", "file": "t.py", "function": "t"}])
+    [function] = load_tool_functions(package).values()
+    tool = PackageTool(function, THREADS)
+    event = SimpleNamespace(serialized_arguments={})
+    context = SimpleNamespace(dependencies={CONTEXT: ContextVariables()})
+    left: list[Coroutine[Any, Any, str]] = []
+
+    async def start() -> None:
+        left.append(tool._result(cast("ToolCallEvent", event), cast("ConversationContext", context)))
+        left[0].send(None)
+
+    await asyncio.create_task(start())
+    with pytest.raises(GeneratorExit):
+        left[0].throw(GeneratorExit)
 
 
 async def test_the_traceback_goes_to_the_log(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

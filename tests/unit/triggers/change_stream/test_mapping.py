@@ -30,7 +30,7 @@ def test_the_app_input_and_message_are_selected_from_the_event() -> None:
     assert request.app_id == "acme"
     assert request.input == {"id": "o1", "n": 1}
     assert request.message == "7"
-    assert request.dedupe_key == "Orders/paid/acme/82ab"
+    assert request.dedupe_key == "Orders/paid/database_condition/acme/82ab"
 
 
 def test_listed_apps_get_a_run_each() -> None:

@@ -66,7 +66,7 @@ async def test_mapped_values_become_input_and_message() -> None:
 
     assert request.input == {"to": "ada@example.com", "source": "shop"}
     assert request.message == "Write to ada@example.com"
-    assert request.dedupe_key == "Sales/lead/acme/1"
+    assert request.dedupe_key == "Sales/lead/form_submit/acme/1"
 
 
 async def test_a_form_without_a_mapping_gives_its_values() -> None:

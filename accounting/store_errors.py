@@ -1,0 +1,18 @@
+"""Store errors: whether MongoDB is away for now, or refuses this very request and would again."""
+
+from pymongo.errors import ConnectionFailure, OperationFailure, PyMongoError, WTimeoutError
+
+# Interrupted, elections, exceeded time, no majority yet: true of the moment, not of the request.
+PASSING_CODES = frozenset({6, 7, 50, 64, 89, 91, 112, 134, 189, 262, 9001, 10107, 11600, 11601, 11602, 13435, 13436})
+
+
+def store_is_away(error: PyMongoError) -> bool:
+    """AutoReconnect, NotPrimary and a failed server selection are all ConnectionFailures."""
+    if isinstance(error, OperationFailure) and error.code in PASSING_CODES:
+        return True
+    return (
+        isinstance(error, ConnectionFailure | WTimeoutError)
+        or error.timeout
+        or error.has_error_label("RetryableWriteError")
+        or error.has_error_label("TransientTransactionError")
+    )

@@ -1,0 +1,353 @@
+"""Connections of callers who send too much, too slowly, nothing at all, or all at once."""
+
+import asyncio
+import json
+import socket
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import httpx
+import psutil
+import pytest
+import uvicorn
+import uvloop
+from starlette.types import Receive, Scope, Send
+
+from tests.integration.triggers.gateway_server import (
+    Gateway,
+    github_signed,
+    running_gateway,
+    serving,
+    standard_signed,
+    with_package,
+)
+from tests.integration.triggers.waiting import until
+from triggers.gateway.connection import MAX_HEAD_BYTES
+from triggers.gateway.serve import listening, server_config
+from triggers.role import trigger_ground
+from workers.settings import Address, Settings
+
+pytestmark = pytest.mark.integration
+
+PAID = "/hooks/acme/Sales/paid"
+OPENED = "/hooks/acme/Sales/opened"
+MEGABYTE = 1_048_576
+FOR_EVER = 64 * MEGABYTE
+# What the kernel holds between the two ends of a connection counts as sent.
+SOON = 16 * MEGABYTE
+HEAD = b"POST /unread HTTP/1.1\r\nhost: x\r\n"
+GET = b"GET /unread HTTP/1.1\r\nhost: x\r\n\r\n"
+
+
+class Hold:
+    """`/unread` is answered at once; `/read` when its body is there; `/held` when the test says so."""
+
+    def __init__(self) -> None:
+        self.asked = threading.Event()
+        self.answer = threading.Event()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        size = 0
+        if scope["path"] == "/read":
+            while (message := await receive())["type"] == "http.request":
+                size += len(message["body"])
+                if not message["more_body"]:
+                    break
+        elif scope["path"] == "/held":
+            self.asked.set()
+            await asyncio.to_thread(self.answer.wait, 20)
+        body = b"%d" % size
+        headers = [(b"content-length", b"%d" % len(body))]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await send({"type": "http.response.body", "body": body})
+
+
+class Server:
+    def __init__(self, app: Hold, address: tuple[str, int]) -> None:
+        self.app = app
+        self.address = address
+
+    @asynccontextmanager
+    async def connection(self) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+        async with connected(self.address) as pair:
+            yield pair
+
+
+@pytest.fixture(params=[asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
+def server(request: pytest.FixtureRequest) -> Iterator[Server]:
+    """The gateway's protocol around an app of the test's, in a thread, on each event loop that users may have."""
+    app = Hold()
+    with listening(Address("127.0.0.1", 0)) as listener:
+        serves = uvicorn.Server(server_config(app))
+
+        def run() -> None:
+            with asyncio.Runner(loop_factory=request.param) as runner:
+                runner.run(serves.serve(sockets=[listener]))
+
+        thread = threading.Thread(target=run)
+        thread.start()
+        yield Server(app, listener.getsockname())
+        app.answer.set()
+        serves.should_exit = True
+        thread.join(20)
+
+
+@asynccontextmanager
+async def connected(address: tuple[str, int]) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+    reader, writer = await asyncio.open_connection(*address)
+    try:
+        yield reader, writer
+    finally:
+        writer.close()
+        with_error = await asyncio.gather(writer.wait_closed(), return_exceptions=True)
+        assert all(each is None or isinstance(each, OSError) for each in with_error)
+
+
+async def everything(reader: asyncio.StreamReader) -> bytes:
+    """What the server said until it closed the connection."""
+    said = b""
+    async with asyncio.timeout(20):
+        try:
+            while part := await reader.read(65_536):
+                said += part
+        except ConnectionError:
+            pass
+    return said
+
+
+async def answers(reader: asyncio.StreamReader, count: int = 1) -> list[bytes]:
+    async with asyncio.timeout(20):
+        found = []
+        for _ in range(count):
+            head = await reader.readuntil(b"\r\n\r\n")
+            length = next(line for line in head.lower().split(b"\r\n") if line.startswith(b"content-length:"))
+            found.append(head.split(b" ")[1] + b" " + await reader.readexactly(int(length.split(b":")[1])))
+        return found
+
+
+async def send_for_ever(writer: asyncio.StreamWriter, piece: bytes) -> int:
+    sent = 0
+    async with asyncio.timeout(60):
+        try:
+            while sent < FOR_EVER:
+                writer.write(piece)
+                await writer.drain()
+                sent += len(piece)
+        except ConnectionError:
+            pass
+    return sent
+
+
+def is_too_large(said: bytes) -> bool:
+    head, _, body = said.partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 431 Request Header Fields Too Large\r\n")
+    assert b"content-length: %d" % len(body) in head
+    assert json.loads(body)["status"] == 431
+    return True
+
+
+@pytest.mark.parametrize(
+    ("start", "piece"),
+    [
+        (HEAD, b"x-more: " + b"x" * 4_000 + b"\r\n"),
+        (HEAD + b"x-long: ", b"x" * 4_096),
+        (b"GET /", b"x" * 4_096),
+        (b"POST /read HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n0\r\nx-trailer: ", b"x" * 4_096),
+        (b"POST /read HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n1;extension=", b"x" * 4_096),
+        (b"", b"\r\n" * 2_048),
+    ],
+    ids=["headers", "header", "url", "trailer", "chunk-extension", "blank-lines"],
+)
+async def test_what_has_no_end_is_cut_off_and_fills_no_memory(server: Server, start: bytes, piece: bytes) -> None:
+    before = psutil.Process().memory_info().rss
+    async with server.connection() as (reader, writer):
+        writer.write(start)
+        sent = await send_for_ever(writer, piece)
+        await everything(reader)
+
+    assert sent < SOON
+    assert psutil.Process().memory_info().rss - before < SOON
+
+
+async def test_a_head_above_the_bound_is_told_so(server: Server) -> None:
+    async with server.connection() as (reader, writer):
+        writer.write(HEAD + b"x-long: " + b"x" * MAX_HEAD_BYTES)
+        assert is_too_large(await everything(reader))
+
+
+async def test_a_head_just_below_the_bound_is_served_whatever_its_pieces(server: Server) -> None:
+    head = HEAD + b"content-length: 0\r\nx-long: " + b"x" * (MAX_HEAD_BYTES - 200) + b"\r\n\r\n"
+    async with server.connection() as (reader, writer):
+        for at in range(0, len(head), 8_192):
+            writer.write(head[at : at + 8_192])
+            await writer.drain()
+        assert await answers(reader) == [b"200 0"]
+
+
+async def test_a_head_above_the_bound_is_no_answer_to_the_request_before_it(server: Server) -> None:
+    async with server.connection() as (reader, writer):
+        writer.write(b"GET /held HTTP/1.1\r\nhost: x\r\n\r\n")
+        assert await asyncio.to_thread(server.app.asked.wait, 20)
+        writer.write(HEAD + b"x-long: " + b"x" * (4 * MAX_HEAD_BYTES))
+        assert await everything(reader) == b""
+
+
+@pytest.mark.parametrize(
+    "start",
+    [
+        b"",
+        b"GET /unr",
+        HEAD + b"x-hal",
+        b"\r\n",
+    ],
+)
+async def test_half_a_head_is_closed_after_the_time_for_it(
+    server: Server, start: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("triggers.gateway.connection.HEAD_TIMEOUT_S", 0.2)
+    async with server.connection() as (reader, writer):
+        writer.write(start)
+        assert await everything(reader) == b""
+
+
+async def test_half_a_head_after_an_answer_is_closed_too(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("triggers.gateway.connection.HEAD_TIMEOUT_S", 0.2)
+    async with server.connection() as (reader, writer):
+        writer.write(GET)
+        assert await answers(reader) == [b"200 0"]
+        writer.write(b"GET /unr")
+        assert await everything(reader) == b""
+
+
+@pytest.mark.parametrize("rest", [b"12345", b"1234567890"], ids=["in-part", "in-full"])
+async def test_a_body_that_comes_after_its_answer_does_not_keep_the_connection(
+    server: Server, rest: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("triggers.gateway.connection.HEAD_TIMEOUT_S", 0.2)
+    async with server.connection() as (reader, writer):
+        writer.write(HEAD + b"content-length: 10\r\n\r\n")
+        assert await answers(reader) == [b"200 0"]
+        writer.write(rest)
+        assert await everything(reader) == b""
+
+
+async def test_an_answer_may_take_longer_than_a_head(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("triggers.gateway.connection.HEAD_TIMEOUT_S", 0.1)
+    async with server.connection() as (reader, writer), server.connection() as (idle, _):
+        writer.write(b"GET /held HTTP/1.1\r\nhost: x\r\n\r\nGET /unread HTTP/1.1\r\n")
+        assert await asyncio.to_thread(server.app.asked.wait, 20)
+        writer.write(b"host: ")
+        assert await everything(idle) == b""  # opened no earlier, and its time is over
+        writer.write(b"x\r\n\r\n")
+        server.app.answer.set()
+        assert await answers(reader, 2) == [b"200 0", b"200 0"]
+
+
+async def test_a_connection_serves_many_requests_one_by_one_and_pipelined(server: Server) -> None:
+    body = b"x" * MEGABYTE
+    post = b"POST /read HTTP/1.1\r\nhost: x\r\ncontent-length: %d\r\n\r\n" % len(body) + body
+    async with server.connection() as (reader, writer):
+        for _ in range(3):
+            writer.write(post)
+            assert await answers(reader) == [b"200 %d" % MEGABYTE]
+        writer.write(post + GET + post + GET)
+        assert await answers(reader, 4) == [b"200 %d" % MEGABYTE, b"200 0"] * 2
+
+
+async def test_a_body_in_tiny_chunks_is_a_body(server: Server) -> None:
+    async with server.connection() as (reader, writer):
+        writer.write(b"POST /read HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n")
+        writer.write(b"1\r\nx\r\n" * MAX_HEAD_BYTES + b"0\r\n\r\n")
+        assert await answers(reader) == [b"200 %d" % MAX_HEAD_BYTES]
+
+
+async def test_a_caller_that_waits_for_our_word_gets_it(server: Server) -> None:
+    async with server.connection() as (reader, writer):
+        writer.write(b"POST /read HTTP/1.1\r\nhost: x\r\nexpect: 100-continue\r\ncontent-length: 3\r\n\r\n")
+        async with asyncio.timeout(20):
+            assert await reader.readuntil(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
+        writer.write(b"abc")
+        assert await answers(reader) == [b"200 3"]
+
+
+async def test_what_is_no_http_is_refused_once(server: Server) -> None:
+    async with server.connection() as (reader, writer):
+        writer.write(b"\x16\x03\x01" + b"x" * (2 * MAX_HEAD_BYTES))
+        said = await everything(reader)
+
+    assert said.count(b"HTTP/1.1") <= 1  # none when the reset overtakes it
+    assert b"431" not in said
+
+
+@pytest.fixture
+async def gateway(settings: Settings, tmp_path: Path) -> AsyncIterator[Gateway]:
+    async with running_gateway(settings, tmp_path) as running:
+        yield running
+
+
+def order(size: int) -> bytes:
+    start = b'{"action": "opened", "title": "t", "number": 7, "padding": "'
+    return start + b"x" * (size - len(start) - 2) + b'"}'
+
+
+async def test_a_body_up_to_the_limit_is_accepted_in_one_write_with_its_head(
+    settings: Settings, tmp_path: Path
+) -> None:
+    wide = replace(with_package(settings, tmp_path), body_limit_bytes=MEGABYTE)
+    async with trigger_ground(wide) as ground, serving(ground) as gateway:
+        for size, status in ((MEGABYTE, b"202"), (MEGABYTE + 1, b"413")):
+            call = github_signed(order(size), delivery=str(size))
+            lines = {"host": "x", "content-length": size, **call["headers"]}
+            head = f"POST {OPENED} HTTP/1.1\r\n" + "".join(f"{name}: {each}\r\n" for name, each in lines.items())
+            async with connected(gateway.address) as (reader, writer):
+                writer.write(head.encode() + b"\r\n" + call["content"])
+                [answer] = await answers(reader)
+            assert answer.startswith(status)
+        assert len(await gateway.runs()) == 1
+
+
+async def test_hundreds_of_silent_connections_stop_nobody(gateway: Gateway) -> None:
+    silent = [socket.create_connection(gateway.address) for _ in range(200)]
+    try:
+        assert (await gateway.client.get("/healthz")).status_code == 200
+        assert (await gateway.client.post(PAID, **standard_signed('{"order": {"id": 7}}'))).status_code == 202
+    finally:
+        for each in silent:
+            each.close()
+
+
+@asynccontextmanager
+async def half_a_request(gateway: Gateway) -> AsyncIterator[Callable[[], None]]:
+    """A request whose body is not there yet; it is when the test calls what this yields."""
+    call = standard_signed('{"order": {"id": 8}}')
+    lines = {"host": "x", "content-length": len(call["content"]), **call["headers"]}
+    head = f"POST {PAID} HTTP/1.1\r\n" + "".join(f"{name}: {each}\r\n" for name, each in lines.items())
+    async with connected(gateway.address) as (reader, writer):
+        writer.write(head.encode() + b"\r\n")
+        yield lambda: writer.write(call["content"])
+        [answer] = await answers(reader)
+        assert answer.startswith(b"202")
+
+
+async def test_a_crowd_is_told_to_come_back_and_health_still_answers(settings: Settings, tmp_path: Path) -> None:
+    async with (
+        trigger_ground(with_package(settings, tmp_path)) as ground,
+        serving(ground, most_requests=1) as gateway,
+    ):
+        last: list[httpx.Response] = []
+
+        async def answered(status: int) -> bool:
+            last[:] = [await gateway.client.post(PAID, **standard_signed('{"order": {"id": 7}}'))]
+            return last[0].status_code == status
+
+        async with half_a_request(gateway) as complete:
+            await until(lambda: answered(503), "the half request takes the only place")
+            assert last[0].headers["content-type"] == "application/problem+json"
+            assert int(last[0].headers["retry-after"]) > 0
+            for path in ("/healthz", "/readyz", "/metrics"):
+                assert (await gateway.client.get(path)).status_code == 200
+            complete()
+        await until(lambda: answered(202), "the place is free again")

@@ -1,0 +1,97 @@
+"""Contexts of real runs: what tools put into them, and what comes from a database."""
+
+import pytest
+
+from tests.integration.stage import Stage, relay
+
+pytestmark = pytest.mark.integration
+
+ODD_TOOL = """
+class Basket:
+    def __str__(self):
+        return "a basket of the tool's own"
+
+def fill(context_variables=None):
+    context_variables.set("basket", Basket())
+    context_variables.set("$cost.eur", 12)
+    context_variables.set("nested", {"$where": {"a.b": 1}})
+    context_variables.set("plain", {"a": [1, "two"]})
+    return "filled"
+"""
+
+
+async def test_what_a_store_would_refuse_in_a_context_is_kept_as_text_under_an_encoded_name(stage: Stage) -> None:
+    package = relay("Odd", ["A", "B"])
+    package["tools"] = {"tools": [{"agent": "A", "file": "fill.py", "function": "fill"}]}
+    package["tools/fill.py"] = ODD_TOOL
+    stage.package("Odd", package)
+    stage.answers({"A": [{"tool_calls": [{"name": "fill"}]}, {"text": "filled"}], "B": [{"text": "done"}]})
+    await stage.start_worker()
+
+    run = await stage.ended((await stage.accept("Odd")).run_id)
+
+    assert (run["state"], run["turn"]) == ("succeeded", 2)
+    context = run["context"]
+    assert context["basket"] == '"a basket of the tool\'s own"'
+    assert context["%24cost%2Eeur"] == 12
+    assert context["nested"] == '{"$where": {"a.b": 1}}'
+    assert context["plain"] == {"a": [1, "two"]}
+    assert "$cost.eur" not in context
+
+
+async def test_a_database_variable_is_the_newest_document_of_the_runs_own_app(stage: Stage) -> None:
+    database = stage.store.database
+    order = {
+        "type": "data_reference",
+        "database_name": database.name,
+        "collection": "orders",
+        "query_template": {"app_id": "{{runtime.app_id}}"},
+        "fields": ["status", "total"],
+        "required": True,
+    }
+    package = relay("Clerk", ["Clerk"])
+    package["context_variables"] = {
+        "definitions": {"order": {"type": "object", "source": order}},
+        "agents": {"Clerk": {"variables": ["order"]}},
+    }
+    stage.package("Clerk", package)
+    await database["orders"].insert_many(
+        [
+            {"_id": 1, "app_id": "acme", "status": "older", "total": 2, "card": "4111"},
+            {"_id": 2, "app_id": "acme", "status": "newest", "total": 3, "card": "4111"},
+            {"_id": 3, "app_id": "globex", "status": "of another app", "total": 1, "card": "4111"},
+        ]
+    )
+    await stage.start_worker()
+    await database.command("profile", 2)
+
+    run = await stage.ended((await stage.accept("Clerk", app_id="acme")).run_id)
+
+    assert (run["state"], run["context"]["order"]) == ("succeeded", {"status": "newest", "total": 3})
+    [asked] = await database["system.profile"].find({"op": "query", "ns": f"{database.name}.orders"}).to_list(None)
+    assert asked["command"]["filter"] == {"app_id": "acme"}
+    # The rest of a document stays in the database: it is not even sent.
+    assert asked["command"]["projection"] == {"_id": False, "status": True, "total": True}
+
+
+async def test_without_a_document_of_its_app_a_run_fails_before_any_model_call(stage: Stage) -> None:
+    database = stage.store.database
+    source = {
+        "type": "data_reference",
+        "database_name": database.name,
+        "collection": "orders",
+        "query_template": {"app_id": "{{runtime.app_id}}"},
+        "fields": ["status"],
+        "required": True,
+    }
+    package = relay("Clerk", ["Clerk"])
+    package["context_variables"] = {"definitions": {"order": {"type": "string", "source": source}}}
+    stage.package("Clerk", package)
+    await database["orders"].insert_one({"_id": 3, "app_id": "globex", "status": "of another app"})
+    await stage.start_worker()
+
+    run = await stage.ended((await stage.accept("Clerk", app_id="acme")).run_id)
+
+    assert (run["state"], run["outcome"]["kind"]) == ("failed", "package_error")
+    assert "no document matches" in run["outcome"]["reason"]
+    assert await stage.usage_rows(run["_id"]) == []

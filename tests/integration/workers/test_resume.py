@@ -1,0 +1,84 @@
+"""Resuming from a checkpoint: what counts is what the run document says, and production removes what it must."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from tests.integration.stage import Stage, relay
+from workers.ownership import Ownership
+from workers.run import Claim
+from workflows.chat.transcript import Turn
+
+pytestmark = pytest.mark.integration
+
+PAST = datetime(2020, 1, 1, tzinfo=UTC)
+
+
+async def one_turn_done(stage: Stage, workflow: str, **checkpoint: Any) -> tuple[Ownership, Claim]:
+    """A run whose first owner committed the turn of A; it still holds the run."""
+    run_id = (await stage.accept(workflow, wake=False)).run_id
+    first = Ownership(stage.store, owner="first", lease_s=30)
+    claim = await first.claim(run_id)
+    assert claim is not None
+    await first.commit_turn(
+        claim, number=1, turn=Turn("A", "one", handoff="B").as_document(), checkpoint={"next_agent": "B", **checkpoint}
+    )
+    return first, claim
+
+
+async def test_a_turn_whose_worker_died_before_the_run_was_moved_on_is_taken_again(stage: Stage) -> None:
+    stage.package("Relay", relay("Relay", ["A", "B", "C"]))
+    stage.answers({agent: [{"text": f"{agent} speaks"}] for agent in "ABC"})
+    _, dead = await one_turn_done(stage, "Relay", context={})
+    committed = await stage.store.turns.find_one({"_id": f"{dead.run_id}:1"})
+    assert committed is not None
+    half_written = {**committed, "_id": f"{dead.run_id}:2", "number": 2, "agent": "B", "text": "never committed"}
+    await stage.store.turns.insert_one(half_written)
+    await stage.store.runs.update_one({"_id": dead.run_id}, {"$set": {"lease.until": PAST}})
+    await stage.start_worker()
+
+    run = await stage.reconciled_until_ended(dead.run_id)
+
+    assert (run["state"], run["turn"]) == ("succeeded", 3)
+    turns = await stage.store.committed_turns(dead.run_id, up_to=3)
+    assert [turn["text"] for turn in turns] == ["one", "B speaks", "C speaks"]
+    assert [row["agent"] for row in await stage.usage_rows(dead.run_id)] == ["B", "C"]
+
+
+def sandboxed() -> dict[str, Any]:
+    """B hands over to C in and out of the sandbox alike, unless the variable must not be seen."""
+    package = relay("Sandboxed", ["A", "B", "C"])
+    flag = {"type": "boolean", "source": {"type": "environment", "env_var": "SANDBOX", "default": False}}
+    package["context_variables"] = {"definitions": {"sandbox": flag}, "agents": {"B": {"variables": ["sandbox"]}}}
+    to_c = {"source_agent": "B", "target_agent": "C", "handoff_type": "condition", "condition_type": "expression"}
+    package["handoffs"] = {
+        "handoff_rules": [
+            {"source_agent": "A", "target_agent": "B", "handoff_type": "after_work"},
+            {**to_c, "condition": "${sandbox} == true"},
+            {**to_c, "condition": "not ${sandbox}"},
+            {"source_agent": "B", "target_agent": "terminate", "handoff_type": "after_work"},
+            {"source_agent": "C", "target_agent": "terminate", "handoff_type": "after_work"},
+        ]
+    }
+    return package
+
+
+@pytest.mark.parametrize(
+    ("environment", "agents", "kept"),
+    [("production", ["A", "B"], False), ("development", ["A", "B", "C"], True)],
+)
+async def test_an_environment_value_in_a_checkpoint_is_removed_in_production(
+    stage: Stage, environment: str, agents: list[str], kept: bool
+) -> None:
+    stage.package("Sandboxed", sandboxed())
+    elsewhere, claim = await one_turn_done(stage, "Sandboxed", context={"sandbox": True, "note": "stays"})
+    await elsewhere.requeue(claim, delay=timedelta(0), counts_as_attempt=False, reason="hand-back")
+    await stage.start_worker(environment=environment)
+
+    run = await stage.reconciled_until_ended(claim.run_id)
+
+    assert (run["state"], await stage.agents_of(claim.run_id)) == ("succeeded", agents)
+    assert run["context"]["note"] == "stays"
+    assert ("sandbox" in run["context"]) is kept
+    assert ("environment_variables_purged" in stage.log()) is not kept

@@ -1,0 +1,72 @@
+"""The demo's directory: gone when there is nothing in it to look at, kept for its logs."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from ops.demo.demo import run_demo
+from ops.embedded.binaries import Binary
+from ops.embedded.errors import EmbeddedError
+from workers.services import Services
+
+
+@pytest.fixture
+def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setattr("ops.demo.demo._stop_on_sigterm", lambda: None)
+    return tmp_path
+
+
+def left_in(folder: Path) -> list[Path]:
+    return list(folder.iterdir())
+
+
+async def test_too_little_space_leaves_no_directory(temporary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def found() -> Binary:
+        return Binary(Path("server"), "8.0", "PATH")
+
+    monkeypatch.setattr("ops.embedded.servers.find_mongod", found)
+    monkeypatch.setattr("ops.embedded.servers.find_redis", found)
+    monkeypatch.setattr("ops.embedded.data_dir.LOWEST_FREE_BYTES", 10**18)
+
+    with pytest.raises(EmbeddedError, match="free space"):
+        await run_demo(None, as_json=False)
+
+    assert left_in(temporary) == []
+
+
+async def test_no_server_leaves_no_directory_and_a_given_one_alone(
+    temporary: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def absent() -> Binary:
+        raise EmbeddedError("no mongod here")
+
+    monkeypatch.setattr("ops.embedded.servers.find_mongod", absent)
+    monkeypatch.setattr("ops.embedded.servers.find_redis", absent)
+    given = temporary / "given"
+    given.mkdir()
+
+    for data_dir in (None, given):
+        with pytest.raises(EmbeddedError, match="no mongod"):
+            await run_demo(data_dir, as_json=False)
+
+    assert left_in(temporary) == [given]
+
+
+async def test_what_was_started_leaves_its_logs(temporary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    @asynccontextmanager
+    async def fails(folder: Path) -> AsyncIterator[Services]:
+        (folder / "logs").mkdir()
+        if folder.name:
+            raise EmbeddedError("mongod ended")
+        yield Services(None, None, owner_pid=0)
+
+    monkeypatch.setattr("ops.demo.demo.embedded_servers", fails)
+
+    with pytest.raises(EmbeddedError, match="mongod ended"):
+        await run_demo(None, as_json=False)
+
+    [folder] = left_in(temporary)
+    assert left_in(folder) == [folder / "logs"]

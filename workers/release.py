@@ -1,0 +1,100 @@
+"""Release: the last step of a run under this owner. It ends, is retried, or is handed to the next owner."""
+
+import asyncio
+import logging
+import random
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any
+
+from bson.errors import BSONError
+from pymongo.errors import PyMongoError
+
+from accounting.store_errors import store_is_away
+from accounting.totals import run_totals
+from workers.process import WorkerProcess
+from workers.retry_policy import Finish, Requeue, decide
+from workers.run import Claim, LeaseLostError, RunState
+from workflows.outcome import Outcome, OutcomeError, OutcomeKind
+
+log = logging.getLogger(__name__)
+
+STORE_RETRY_S = 1.0
+UNRECORDABLE = {"kind": OutcomeKind.PACKAGE_ERROR.value, "reason": "its outcome could not be recorded; see the log"}
+
+
+async def release(claim: Claim, worker: WorkerProcess, pattern: str, outcome: Outcome) -> None:
+    decision = decide(
+        outcome,
+        pattern=pattern,
+        attempt=claim.attempt,
+        max_attempts=worker.settings.max_attempts,
+        random=random.random,
+    )
+    if isinstance(decision, Requeue):
+        await hand_back(claim, worker, decision, reason=outcome.reason)
+        return
+    try:
+        await _finish(claim, worker, decision, outcome.as_document())
+    except (BSONError, ValueError, PyMongoError) as error:
+        if isinstance(error, PyMongoError) and store_is_away(error):
+            raise
+        # A run must not come back for ever because its end cannot be written down.
+        log.exception("outcome_unrecordable", extra=labels(claim))
+        await _finish(claim, worker, Finish(RunState.FAILED), {**UNRECORDABLE, "error": None})
+    worker.metrics.finished(claim.document)
+    log.info(
+        "run_finished",
+        extra={
+            **labels(claim),
+            "state": decision.state.value,
+            "outcome": outcome.kind.value,
+            "why": outcome.reason[:300],
+        },
+    )
+
+
+async def _finish(claim: Claim, worker: WorkerProcess, decision: Finish, outcome: Mapping[str, Any]) -> None:
+    usage = await run_totals(worker.store.database, claim.run_id)
+    await worker.ownership.finish(claim, decision.state, outcome=outcome, usage=usage.as_json())
+
+
+async def hand_back(claim: Claim, worker: WorkerProcess, decision: Requeue, *, reason: str) -> None:
+    await worker.ownership.requeue(
+        claim, delay=decision.delay, counts_as_attempt=decision.counts_as_attempt, reason=reason[:300]
+    )
+    log.info("run_requeued", extra={**labels(claim), "delay_s": decision.delay.total_seconds(), "why": reason[:300]})
+
+
+async def hand_back_when_store_is_back(claim: Claim, worker: WorkerProcess, *, reason: str) -> None:
+    """No fault of the run: given back as soon as somebody can be told, without counting as an attempt.
+
+    What stays away for longer than the lease needs nobody: the reconciler finds the run by its lease.
+    """
+    log.warning("run_interrupted", extra={**labels(claim), "reason": reason})
+    loop = asyncio.get_running_loop()
+    give_up_at = loop.time() + worker.settings.lease_s
+    while loop.time() < give_up_at:
+        try:
+            await hand_back(claim, worker, Requeue(timedelta(0), counts_as_attempt=False), reason=reason)
+        except LeaseLostError:
+            log.warning("run_left_to_its_new_owner", extra=labels(claim))
+            return
+        except PyMongoError:
+            await asyncio.sleep(STORE_RETRY_S)
+        else:
+            return
+
+
+def crashed(claim: Claim, error: Exception) -> Outcome:
+    """What nobody foresaw: its traceback goes to the log, its text to the run."""
+    log.error("run_crashed", extra=labels(claim), exc_info=error)
+    return failed(OutcomeKind.PACKAGE_ERROR, error)
+
+
+def failed(kind: OutcomeKind, error: Exception, *, transient: bool = False) -> Outcome:
+    return Outcome(kind, str(error), OutcomeError(type(error).__name__, str(error)), transient=transient)
+
+
+def labels(claim: Claim) -> dict[str, Any]:
+    return {"run_id": claim.run_id, "app_id": claim.document["app_id"], "workflow": claim.document["workflow"]}

@@ -1,0 +1,51 @@
+"""The watchdog: ends a process whose event loop stands still, so that its runs get another owner.
+
+The heartbeat renews leases from its own thread, whatever a chat does. That is right for a tool that blocks the
+loop for a while, and wrong for one that never lets go: its process would keep every run it holds for ever.
+"""
+
+import asyncio
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable
+
+log = logging.getLogger(__name__)
+
+EXIT_CODE = 70  # "internal software error" of sysexits.h
+LOOK_EVERY_S = 1.0
+
+
+def end_process() -> None:
+    os._exit(EXIT_CODE)  # whatever holds the loop would hold an orderly exit as well
+
+
+class Watchdog:
+    def __init__(self, loop: asyncio.AbstractEventLoop, *, patience_s: float, on_stuck: Callable[[], None]) -> None:
+        self._loop = loop
+        self._patience_s = patience_s
+        self._on_stuck = on_stuck
+        self._ticked_at = time.monotonic()
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="watchdog", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stop.set()
+        self._thread.join(timeout=LOOK_EVERY_S * 2)
+
+    def _watch(self) -> None:
+        self._ticked_at = time.monotonic()
+        while not self._stop.wait(min(LOOK_EVERY_S, self._patience_s / 4)):
+            self._loop.call_soon_threadsafe(self._tick)
+            stood_s = time.monotonic() - self._ticked_at
+            if stood_s > self._patience_s:
+                log.critical("event_loop_stuck", extra={"seconds": round(stood_s)})
+                self._on_stuck()
+                return
+
+    def _tick(self) -> None:
+        self._ticked_at = time.monotonic()
