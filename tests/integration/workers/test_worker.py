@@ -1,12 +1,16 @@
 """A real Celery worker process on real Redis and MongoDB."""
 
 import asyncio
+import contextlib
 import signal
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from ops.supervisor import role_command
 from tests.integration.stage import Stage, relay, until
+from workers.settings import as_environment
 
 pytestmark = pytest.mark.integration
 
@@ -159,6 +163,39 @@ async def test_a_stopping_worker_hands_its_run_back_and_another_goes_on(stage: S
     assert (run["state"], run["attempt"], run["worker_losses"]) == ("succeeded", 1, 0)
     assert run["context"]["worked"] is True
     assert [row["agent"] for row in await stage.usage_rows(run_id)] == ["A", "A", "B"]
+
+
+async def test_a_turn_that_outlasts_the_grace_is_cut_off_and_its_run_handed_back(stage: Stage) -> None:
+    stage.package("Relay", relay("Relay", ["A", "B"]))
+    stage.answers({"A": [{"text": "one"}], "B": [{"text": "two", "delay_s": 60}]})
+    first = await stage.start_worker()
+    run_id = (await stage.accept("Relay")).run_id
+    await stage.turn_is(run_id, 1)
+
+    first.send_signal(signal.SIGTERM)
+    assert await asyncio.wait_for(first.wait(), 20) == 0
+
+    run = await stage.run(run_id)
+    assert (run["state"], run["turn"], run["next_agent"]) == ("queued", 1, "B")
+    assert (run["attempt"], run["worker_losses"]) == (1, 0)
+    # The call that was cut off is on record, and is not taken for an answer.
+    rows = await stage.usage_rows(run_id)
+    assert [(row["agent"], row["ok"], row["error"]) for row in rows] == [("A", True, None), ("B", False, "Cancelled")]
+
+
+@pytest.mark.parametrize("after_s", [0.5, 2.0])
+async def test_a_worker_that_is_told_to_stop_while_it_starts_stops(stage: Stage, after_s: float) -> None:
+    """It waits for a MongoDB that is not there when the signal comes, on top of the lock that starting holds."""
+    nowhere = replace(stage.settings, mongodb_url="mongodb://127.0.0.1:1/?replicaSet=rs0")
+    process = await asyncio.create_subprocess_exec(
+        *role_command("worker"), env=as_environment(nowhere), stderr=asyncio.subprocess.DEVNULL
+    )
+
+    with contextlib.suppress(TimeoutError):
+        await asyncio.wait_for(process.wait(), after_s)
+    process.send_signal(signal.SIGTERM)
+
+    await asyncio.wait_for(process.wait(), 20)
 
 
 async def test_an_edited_package_is_used_by_the_next_run(stage: Stage) -> None:

@@ -83,3 +83,10 @@ def test_a_list_that_was_changed_in_place_is_a_change() -> None:
     context["items"].append(2)
 
     assert changes(before, context) == {"items": [1, 2]}
+
+
+def test_a_pattern_that_backtracks_without_end_is_given_up(caplog: pytest.LogCaptureFixture) -> None:
+    trigger = AgentText(agent="A", regex="^(a|aa)+$")
+
+    assert not matches(trigger, "a" * 60 + "!")
+    assert [record.message for record in caplog.records] == ["pattern_timed_out"]
