@@ -1,7 +1,7 @@
 """`unattended up`: the embedded servers if none are configured, and every role, until told to stop."""
 
-import logging
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncIterator, Awaitable
 from contextlib import AsyncExitStack, asynccontextmanager
 
 import click
@@ -18,8 +18,6 @@ from workers.settings import Settings
 from workflows.models_file import models_path, read_models_file
 from workflows.package.catalog import LIBRARY, package_directories
 
-log = logging.getLogger(__name__)
-
 
 async def run_up(settings: Settings) -> None:
     # Everything that would make a role fail at once is said first, before anything is started.
@@ -29,10 +27,22 @@ async def run_up(settings: Settings) -> None:
     require_free(settings.metrics_listen, setting="UNATTENDED_METRICS_LISTEN")
     await _require_usable_servers(settings)
     with stopped_by_signals() as stop:
-        async with running(settings) as ready:
+        async with running(settings) as (ready, supervisor):
             click.echo(_banner(ready, models.path.name), err=True)
-            await stop.wait()
+            await _until_either(stop.wait(), supervisor.wait_until_stopped())
             click.echo("stopping …", err=True)
+
+
+async def _until_either(told_to: Awaitable[object], gave_up: Awaitable[object]) -> None:
+    """Told to stop, or the supervision itself failed: then its error ends the process."""
+    tasks = [asyncio.ensure_future(told_to), asyncio.ensure_future(gave_up)]
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            task.result()
+    finally:
+        for task in tasks:
+            task.cancel()
 
 
 async def _require_usable_servers(settings: Settings) -> None:
@@ -46,7 +56,7 @@ async def _require_usable_servers(settings: Settings) -> None:
 
 
 @asynccontextmanager
-async def running(settings: Settings) -> AsyncIterator[Settings]:
+async def running(settings: Settings) -> AsyncIterator[tuple[Settings, Supervisor]]:
     """Servers, then roles; ended in the opposite order."""
     async with AsyncExitStack() as stack:
         if not (settings.mongodb_url and settings.redis_url):
@@ -54,8 +64,8 @@ async def running(settings: Settings) -> AsyncIterator[Settings]:
                 embedded_servers(settings.data_dir, mongodb=not settings.mongodb_url, redis=not settings.redis_url)
             )
             settings = services.fill(settings)
-        await stack.enter_async_context(Supervisor(role_children(settings)))
-        yield settings
+        supervisor = await stack.enter_async_context(Supervisor(role_children(settings)))
+        yield settings, supervisor
 
 
 def _banner(settings: Settings, models: str) -> str:

@@ -24,9 +24,6 @@ class ApiKey:
     created_at: datetime
     revoked_at: datetime | None = None
 
-    def may_read(self, app_id: str) -> bool:
-        return self.app_id is None or self.app_id == app_id
-
 
 class ApiKeys:
     def __init__(self, database: AsyncDatabase[dict[str, Any]]) -> None:

@@ -20,6 +20,7 @@ from workers.run import RunState
 from workers.run_store import Document, RunStore
 from workers.together import together
 from workers.transitions import sources_of
+from workflows.outcome import OutcomeKind
 
 log = logging.getLogger(__name__)
 
@@ -88,7 +89,11 @@ class Reconciler:
 
     async def _parked(self, run: Document, losses: int) -> Document:
         usage = (await run_totals(self._database, run["_id"])).as_json()
-        outcome = {"kind": "worker_lost", "reason": f"its worker was lost {losses} times", "error": None}
+        outcome = {
+            "kind": OutcomeKind.WORKER_LOST.value,
+            "reason": f"its worker was lost {losses} times",
+            "error": None,
+        }
         return {"outcome": outcome, "usage": usage, "finished_at": "$$NOW"}
 
     async def _republish(self, run: Document) -> bool:
@@ -119,7 +124,7 @@ DUE_WAKE_UP: Document = {
 _QUEUED_AGAIN: Document = {
     "wake_at": "$$NOW",
     "wakes": 0,
-    "last_requeue": {"reason": "worker_lost", "at": "$$NOW"},
+    "last_requeue": {"reason": OutcomeKind.WORKER_LOST.value, "at": "$$NOW"},
 }
 
 

@@ -48,7 +48,7 @@ def _bind(address: Address) -> OSError | None:
 
 async def _is_ours(address: Address) -> bool:
     """Every role of ours that listens serves our metrics there."""
-    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(address.host, address.host)  # noqa: S104 - not bound, compared
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(address.host, address.host)  # noqa: S104 -- not bound, compared
     with suppress(OSError):  # TimeoutError is one
         async with asyncio.timeout(_ASK_TIMEOUT_S):
             return b"unattended_" in await _get_metrics(host, address.port)

@@ -34,7 +34,7 @@ def main(arguments: list[str]) -> int:
                 return CANNOT_START
             # Python ignores SIGPIPE, and what is ignored stays so in the program we become.
             signal.signal(signal.SIGPIPE, signal.SIG_DFL)
-            os.execv(argv[0], argv)  # noqa: S606 - no shell is wanted
+            os.execv(argv[0], argv)  # noqa: S606 -- no shell is wanted
         return _watch(parent_pid, argv, last_signal)
     except OSError as error:
         sys.stderr.write(f"{argv[0]} cannot be started: {error.strerror}\n")

@@ -21,7 +21,6 @@ from ag2.events import (
     ToolResultsEvent,
 )
 
-OPENING = "user"
 GO_ON = "Go on."
 
 

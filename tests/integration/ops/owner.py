@@ -19,7 +19,7 @@ async def main(data_dir: Path) -> None:
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     children = [Child("role", (sys.executable, "-c", ROLE)), Child("deaf", (sys.executable, "-c", DEAF_ROLE))]
     async with embedded_servers(data_dir), Supervisor(children, log_dir=data_dir / "roles", grace_s=0.5) as supervisor:
-        print(json.dumps(supervisor.pids()), flush=True)  # noqa: T201 - how the test learns that it is up
+        print(json.dumps(supervisor.pids()), flush=True)  # noqa: T201 -- how the test learns that it is up
         await stop.wait()
 
 

@@ -187,7 +187,7 @@ async def test_a_newer_data_directory_starts_nothing(tmp_path: Path) -> None:
         async with embedded_servers(tmp_path):
             pass
 
-    assert sorted(os.listdir(tmp_path)) == ["format.json", "lock"]  # noqa: PTH208 - blocks no longer than pathlib would
+    assert sorted(os.listdir(tmp_path)) == ["format.json", "lock"]  # noqa: PTH208 -- blocks no longer than pathlib would
 
 
 async def test_a_server_that_cannot_start_is_one_line_and_nothing_is_left(tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ class Owner:
 
 
 @pytest.fixture
-async def owner(tmp_path: Path) -> "Iterator[Owner]":  # type: ignore[misc]
+async def owner(tmp_path: Path) -> "Iterator[Owner]":  # type: ignore[misc]  # an async generator fixture -- pytest-asyncio's own typing
     owner = Owner(tmp_path)
     await until("the deaf role is deaf", lambda: "deaf" in (tmp_path / "roles" / "deaf.log").read_text("utf-8"))
     yield owner

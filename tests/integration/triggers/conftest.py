@@ -1,12 +1,9 @@
-"""What the trigger tests share: a run store of their own, and an acceptance whose wake-ups are only noted."""
-
-from collections.abc import AsyncIterator
+"""What the trigger tests share: an acceptance whose wake-ups are only noted."""
 
 import pytest
 
 from triggers.acceptance import Acceptance
-from workers.run_store import RunStore, connect
-from workers.settings import Settings
+from workers.run_store import RunStore
 
 
 class Noted:
@@ -15,15 +12,6 @@ class Noted:
 
     def send(self, run_id: str) -> None:
         self.run_ids.append(run_id)
-
-
-@pytest.fixture
-async def store(settings: Settings) -> AsyncIterator[RunStore]:
-    database = connect(settings.mongodb_url or "", database=settings.database)
-    store = RunStore(database)
-    await store.ensure_indexes()
-    yield store
-    await database.client.close()
 
 
 @pytest.fixture

@@ -131,7 +131,7 @@ async def test_three_schedulers_with_skewed_clocks_fire_each_nominal_time_once(
     store: RunStore, acceptance: Acceptance, clock: Clock
 ) -> None:
     skews = (timedelta(0), timedelta(seconds=3), timedelta(seconds=-3))
-    benches = [Bench(store, acceptance, lambda skew=skew: clock.now + skew) for skew in skews]  # type: ignore[misc]
+    benches = [Bench(store, acceptance, lambda skew=skew: clock.now + skew) for skew in skews]  # type: ignore[misc]  # -- mypy cannot infer a lambda with a default
     for bench in benches:
         bench.declare(every="1s", overlap="allow")
     await benches[0].scheduler.tick()

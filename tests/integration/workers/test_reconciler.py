@@ -1,6 +1,5 @@
 """The reconciler against a real MongoDB: what it brings back, and that only one of several does it."""
 
-from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -12,8 +11,7 @@ from accounting.usage import ModelCall, RunOwner, Tokens, UsageTotals
 from workers.ownership import Ownership
 from workers.reconciler import BATCH, DUE_WAKE_UP, EXPIRED_LEASE, MAX_WORKER_LOSSES, Reconciled, Reconciler
 from workers.run import Claim, LeaseLostError, RunRequest, RunState, TriggerEvent
-from workers.run_store import RunStore, connect
-from workers.settings import Settings
+from workers.run_store import RunStore
 from workers.together import together
 
 pytestmark = pytest.mark.integration
@@ -29,15 +27,6 @@ class Heard:
 
     def send(self, run_id: str) -> None:
         self.run_ids.append(run_id)
-
-
-@pytest.fixture
-async def store(settings: Settings) -> AsyncIterator[RunStore]:
-    database = connect(settings.mongodb_url or "", database=settings.database)
-    store = RunStore(database)
-    await store.ensure_indexes()
-    yield store
-    await database.client.close()
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ counts = st.integers(min_value=0, max_value=10**9)
 
 
 def price(model: str = "m", *, input: str = "1", output: str = "2", **given: Decimal) -> Price:  # noqa: A002 -- the field's name
-    return Price("openai", model, Decimal(input), Decimal(output), **given)  # type: ignore[arg-type]
+    return Price("openai", model, Decimal(input), Decimal(output), **given)  # type: ignore[arg-type]  # -- the rest of a price, by name
 
 
 def test_the_first_match_wins() -> None:

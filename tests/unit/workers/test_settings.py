@@ -33,7 +33,7 @@ WRITTEN: list[tuple[str, str, str, Any]] = [
     ("UNATTENDED_REPUBLISH_AFTER_S", "republish_after_s", "5", 5),
     ("UNATTENDED_QUEUE", "queue", "q", "q"),
     ("UNATTENDED_LISTEN", "listen", "[::1]:8000", Address("::1", 8000)),
-    ("UNATTENDED_METRICS_LISTEN", "metrics_listen", "0.0.0.0:0", Address("0.0.0.0", 0)),  # noqa: S104
+    ("UNATTENDED_METRICS_LISTEN", "metrics_listen", "0.0.0.0:0", Address("0.0.0.0", 0)),  # noqa: S104 -- parsed, not bound
     ("UNATTENDED_MAX_APP_LABELS", "max_app_labels", "5", 5),
     ("UNATTENDED_BODY_LIMIT_BYTES", "body_limit_bytes", "1024", 1024),
     ("UNATTENDED_LOG_FORMAT", "log_format", "JSON", "json"),
@@ -176,4 +176,4 @@ def test_an_address_is_written_as_it_is_read(host: Any, port: int) -> None:
 def test_settings_are_frozen_and_every_field_but_the_snapshot_is_a_variable() -> None:
     assert {each.name for each in fields(Settings)} - {each.name for each in setting_fields()} == {"environ"}
     with pytest.raises(AttributeError):
-        Settings().lease_s = 5  # type: ignore[misc]
+        Settings().lease_s = 5  # type: ignore[misc]  # -- that it is refused is what is tested

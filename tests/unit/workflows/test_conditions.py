@@ -157,7 +157,7 @@ class Unwilling:
     def __bool__(self) -> bool:
         raise ValueError
 
-    __hash__ = None  # type: ignore[assignment]
+    __hash__ = None  # type: ignore[assignment]  # -- how Python spells unhashable
 
 
 def endless() -> list[Any]:

@@ -307,7 +307,7 @@ async def test_a_read_has_a_deadline(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
     class Silent(Shop):
         async def read(self, *_: Any) -> Mapping[str, Any] | None:
-            return await asyncio.get_running_loop().create_future()  # type: ignore[no-any-return]
+            return await asyncio.get_running_loop().create_future()  # type: ignore[no-any-return]  # -- a future that never ends
 
     with pytest.raises(ContextUnavailableError, match=r"order from shop.orders: no answer within"):
         await context_of(package(tmp_path, {"order_id": {"default": 1}}, order=ORDER), shop=Silent())

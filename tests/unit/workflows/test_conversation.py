@@ -69,7 +69,7 @@ async def test_an_order_follow_up_is_reviewed_and_written(tmp_path: Path) -> Non
 def fast(chat: Chat) -> Chat:
     """The shipped answers take their time, for people to watch; tests do not."""
     for agent in chat.built.agents.values():
-        script = agent.config.create()._inner._script  # type: ignore[union-attr]
+        script = agent.config.create()._inner._script  # type: ignore[union-attr]  # -- the metered client's inside
         for entries in (*script.answers.values(), [script.default]):
             for entry in entries:
                 entry.pop("delay_s", None)
@@ -270,10 +270,10 @@ async def test_exposed_variables_are_in_the_prompt_of_every_turn_and_others_are_
 def listen(chat: Chat, asked: list[list[str]], prompts: list[str] | None = None) -> None:
     """Writes down what the model is asked, on its way to the script."""
     for agent in chat.built.agents.values():
-        client = agent.config.create()  # type: ignore[union-attr]
-        if isinstance(client._inner, Listening):  # type: ignore[union-attr]
+        client = agent.config.create()  # type: ignore[union-attr]  # -- the metered client's inside
+        if isinstance(client._inner, Listening):  # type: ignore[union-attr]  # -- the metered client's inside
             continue
-        client._inner = Listening(client._inner, asked, prompts)  # type: ignore[union-attr]
+        client._inner = Listening(client._inner, asked, prompts)  # type: ignore[union-attr]  # -- the metered client's inside
 
 
 class Listening:
