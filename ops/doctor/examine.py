@@ -8,7 +8,7 @@ from ops.doctor.checks import Check
 from ops.doctor.embedded import check_data_dir, check_embedded_mongodb, check_embedded_redis
 from ops.doctor.mongodb import check_mongodb
 from ops.doctor.packages import check_packages_and_models
-from ops.doctor.ports import check_address, check_apart
+from ops.doctor.ports import check_addresses
 from ops.doctor.redis import check_redis
 from workers.services import Services, read_services
 from workers.settings import Settings, SettingsError, setting_fields, unknown_variables, variable_name
@@ -23,9 +23,7 @@ async def examine(settings: Settings) -> list[Check]:
     services = await asyncio.to_thread(read_services, settings.data_dir)
     examinations = [
         *_server_examinations(settings, services),
-        ("gateway address", check_address("gateway address", settings.listen, "UNATTENDED_LISTEN")),
-        ("exporter address", check_address("exporter address", settings.metrics_listen, "UNATTENDED_METRICS_LISTEN")),
-        ("addresses", check_apart(settings.listen, settings.metrics_listen)),
+        ("addresses", check_addresses(settings.listen, settings.metrics_listen)),
         ("packages", check_packages_and_models(settings)),
     ]
     found = await asyncio.gather(*(_bounded(name, checks) for name, checks in examinations))

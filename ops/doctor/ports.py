@@ -13,6 +13,18 @@ _ASK_TIMEOUT_S = 2.0
 _ASK_LIMIT_BYTES = 2_000_000
 
 
+async def check_addresses(gateway: Address, exporter: Address) -> list[Check]:
+    """Each may be free and there is still no room for both; then neither is tried, they would meet each other."""
+    if await asyncio.to_thread(same_place, gateway, exporter):
+        found = f"the gateway at {gateway} and the exporter at {exporter} are in each other's way"
+        return [Check("addresses", "problem", found, "set UNATTENDED_METRICS_LISTEN to another port")]
+    checks = await asyncio.gather(
+        check_address("gateway address", gateway, "UNATTENDED_LISTEN"),
+        check_address("exporter address", exporter, "UNATTENDED_METRICS_LISTEN"),
+    )
+    return [check for found in checks for check in found]
+
+
 async def check_address(name: str, address: Address, setting: str) -> list[Check]:
     error = await asyncio.to_thread(_bind, address)
     if error is None:
@@ -22,14 +34,6 @@ async def check_address(name: str, address: Address, setting: str) -> list[Check
             return [Check(name, "ok", f"{address} is served by unattended")]
         return [Check(name, "problem", f"{address} is taken by another program", f"stop it, or set {setting}")]
     return [Check(name, "problem", f"{address} cannot be listened on ({error.strerror})", f"set {setting}")]
-
-
-async def check_apart(gateway: Address, exporter: Address) -> list[Check]:
-    """Each of them may be free and there is still no room for both."""
-    if not await asyncio.to_thread(same_place, gateway, exporter):
-        return []
-    found = f"the gateway at {gateway} and the exporter at {exporter} are in each other's way"
-    return [Check("addresses", "problem", found, "set UNATTENDED_METRICS_LISTEN to another port")]
 
 
 def _bind(address: Address) -> OSError | None:
