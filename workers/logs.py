@@ -8,6 +8,7 @@ from typing import Any
 
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "color_message", "taskName"}
 _PREVIEW_LENGTH = 300
+_LONGEST_FIELD = 2_000
 
 
 def event_fields(record: logging.LogRecord) -> dict[str, Any]:
@@ -36,6 +37,12 @@ class ConsoleFormatter(logging.Formatter):
         return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
 
 
+def _bounded(value: Any) -> Any:
+    """As it is while it is short: a log line is no place for a payload."""
+    text = value if isinstance(value, str) else json.dumps(value, default=str, ensure_ascii=False)
+    return value if len(text) <= _LONGEST_FIELD else f"{text[:_LONGEST_FIELD]}… ({len(text)} characters)"
+
+
 class JsonFormatter(logging.Formatter):
     def __init__(self, role: str) -> None:
         super().__init__()
@@ -47,7 +54,7 @@ class JsonFormatter(logging.Formatter):
             "level": record.levelname.lower(),
             "role": self._role,
             "event": record.getMessage(),
-            **event_fields(record),
+            **{name: _bounded(value) for name, value in event_fields(record).items()},
         }
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)

@@ -31,11 +31,12 @@ async def release(claim: Claim, worker: WorkerProcess, pattern: str, outcome: Ou
         max_attempts=worker.settings.max_attempts,
         random=random.random,
     )
+    document = outcome.as_document()
     if isinstance(decision, Requeue):
-        await hand_back(claim, worker, decision, reason=outcome.reason)
+        await hand_back(claim, worker, decision, reason=document["reason"])
         return
     try:
-        await _finish(claim, worker, decision, outcome.as_document())
+        await _finish(claim, worker, decision, document)
     except (BSONError, ValueError, PyMongoError) as error:
         if isinstance(error, PyMongoError) and store_is_away(error):
             raise
@@ -49,7 +50,7 @@ async def release(claim: Claim, worker: WorkerProcess, pattern: str, outcome: Ou
             **labels(claim),
             "state": decision.state.value,
             "outcome": outcome.kind.value,
-            "why": outcome.reason[:300],
+            "why": document["reason"],
         },
     )
 

@@ -111,3 +111,12 @@ def test_lines_go_to_stderr_and_only_from_the_asked_level_on(
     assert len(captured.err.splitlines()) == 1
     assert "lease_lost" in captured.err
     assert captured.err[0] in first + "12"
+
+
+def test_a_long_field_is_cut_in_json_as_well() -> None:
+    record = logging.makeLogRecord({"msg": "package_refused", "levelno": logging.ERROR, "findings": ["x" * 9_000]})
+
+    line = json.loads(JsonFormatter("worker").format(record))
+
+    assert len(line["findings"]) < 2_100
+    assert line["findings"].endswith("characters)")
