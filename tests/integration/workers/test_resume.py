@@ -82,3 +82,37 @@ async def test_an_environment_value_in_a_checkpoint_is_removed_in_production(
     assert run["context"]["note"] == "stays"
     assert ("sandbox" in run["context"]) is kept
     assert ("environment_variables_purged" in stage.log()) is not kept
+
+
+@pytest.mark.parametrize(
+    ("worked_s", "state", "kind"),
+    [(0.0, "succeeded", "completed"), (59.0, "failed", "timeout"), (3600.0, "failed", "timeout")],
+    ids=["only waited", "worked nearly as long", "worked longer"],
+)
+async def test_the_wall_clock_counts_work_and_not_waiting(stage: Stage, worked_s: float, state: str, kind: str) -> None:
+    """The first turn was done by another worker an hour ago; the second takes two seconds."""
+    stage.package("Relay", relay("Relay", ["A", "B"], limits={"wall_clock_s": 60}))
+    stage.answers({"B": [{"text": "two", "delay_s": 2}]})
+    elsewhere, claim = await one_turn_done(stage, "Relay", context={}, worked_s=worked_s)
+    await elsewhere.requeue(claim, delay=timedelta(0), counts_as_attempt=False, reason="hand-back")
+    an_hour_ago = datetime.now(UTC) - timedelta(hours=1)
+    await stage.store.runs.update_one({"_id": claim.run_id}, {"$set": {"started_at": an_hour_ago}})
+    await stage.start_worker()
+
+    run = await stage.reconciled_until_ended(claim.run_id)
+
+    assert (run["state"], run["outcome"]["kind"]) == (state, kind)
+
+
+async def test_a_tool_cannot_make_itself_another_app(stage: Stage) -> None:
+    package = relay("Impostor", ["A"])
+    package["tools"] = {"tools": [{"agent": "A", "file": "pose.py", "function": "pose"}]}
+    package["tools/pose.py"] = "def pose(context_variables=None):\n    context_variables.set('app_id', 'globex')\n"
+    stage.package("Impostor", package)
+    stage.answers({"A": [{"tool_calls": [{"name": "pose"}]}, {"text": "done"}]})
+    await stage.start_worker()
+
+    run = await stage.ended((await stage.accept("Impostor")).run_id)
+
+    assert (run["app_id"], run["context"]["app_id"]) == ("acme", "acme")
+    assert "fixed_names_restored" in stage.log()
