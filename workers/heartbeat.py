@@ -4,7 +4,8 @@
 2. Every sixth of a lease the thread renews all of them, each conditional on its token, over a client of its own.
 3. A run that could not be renewed because its token is old was taken over: its task is cancelled at once.
 4. A run that was not renewed for half a lease, because MongoDB is away, is cancelled: an attempt takes at most
-   another sixth, so its owner has stopped before the lease can end. Better no owner than two.
+   another sixth, so its chat is told to stop before the lease can end. Better no owner than two. What it may
+   still write after that is the ledger row of a call that was served; all else carries the old token.
 """
 
 import asyncio

@@ -98,7 +98,7 @@ def _configure_logging(**_: Any) -> None:
 def _refuse_pools(conf: Any, options: dict[str, Any], **_: Any) -> None:
     pool = str(options.get("pool") or conf.worker_pool)
     if any(name in pool for name in _REFUSED_POOLS):
-        raise SystemExit(f"the {pool} pool loses acknowledgements on Redis; use threads (the default) or prefork")
+        raise SystemExit(f"the {pool} pool loses acknowledgements on Redis; leave -P out, threads are the default")
 
 
 @signals.worker_ready.connect

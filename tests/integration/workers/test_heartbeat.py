@@ -100,3 +100,25 @@ async def test_a_run_that_was_taken_over_is_cancelled_and_counted(
             await task
     assert seen == {"lost": True}
     assert losses.count == 1
+
+
+async def test_a_run_that_its_own_process_claimed_again_keeps_the_new_lease(
+    store: RunStore, heartbeat: Heartbeat
+) -> None:
+    """The old task is still writing its last row when the new one begins, and ends in the middle of it."""
+    old = await claimed(store)
+    await store.runs.update_one({"_id": old.run_id}, {"$set": {"state": "queued"}})
+    new = await Ownership(store, owner="me", lease_s=LEASE_S).claim(old.run_id)
+    assert new is not None
+
+    ending = heartbeat.keeping(old)
+    ending.__enter__()
+    with heartbeat.keeping(new):
+        ending.__exit__(None, None, None)
+        first = await lease_end(store, new)
+
+        async def renewed() -> bool:
+            return await lease_end(store, new) > first
+
+        await until("the new lease is renewed", renewed, within_s=LEASE_S)
+        assert not heartbeat.lost(new)

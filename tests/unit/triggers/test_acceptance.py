@@ -1,0 +1,58 @@
+"""Acceptance: durable first, then one wake-up. The reconciler would hide it if the wake-up were missing."""
+
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+import pytest
+
+from triggers.acceptance import Acceptance
+from workers.run import Accepted, RunRequest, TriggerEvent
+
+
+@dataclass
+class Desk:
+    """A store and a wake-up that write into one list what happens, in order."""
+
+    created: bool = True
+    broken: bool = False
+    happened: list[str] = field(default_factory=list)
+
+    async def insert(self, _request: RunRequest) -> Accepted:
+        if self.broken:
+            raise ConnectionError("the store is away")
+        self.happened.append("inserted")
+        return Accepted("run_1", created=self.created)
+
+    def send(self, run_id: str) -> None:
+        self.happened.append(f"woken {run_id}")
+
+
+def request() -> RunRequest:
+    return RunRequest("acme", "Digest", TriggerEvent("webhook", "hook", "1", fired_at=datetime(2026, 3, 1, tzinfo=UTC)))
+
+
+async def test_a_run_is_durable_before_anybody_is_woken_for_it() -> None:
+    desk = Desk()
+
+    accepted = await Acceptance(desk, desk).accept(request())
+
+    assert accepted == Accepted("run_1", created=True)
+    assert desk.happened == ["inserted", "woken run_1"]
+
+
+async def test_a_duplicate_wakes_nobody() -> None:
+    desk = Desk(created=False)
+
+    accepted = await Acceptance(desk, desk).accept(request())
+
+    assert accepted == Accepted("run_1", created=False)
+    assert desk.happened == ["inserted"]
+
+
+async def test_what_could_not_be_stored_is_not_accepted_and_wakes_nobody() -> None:
+    desk = Desk(broken=True)
+
+    with pytest.raises(ConnectionError):
+        await Acceptance(desk, desk).accept(request())
+
+    assert desk.happened == []
