@@ -13,6 +13,7 @@ import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from datetime import UTC, datetime
 from http.client import HTTPException
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,7 @@ from ops.embedded.servers import embedded_servers
 from ops.free_ports import free_address
 from ops.roles import role_children
 from ops.supervisor import Supervisor
-from workers.run import AT_REST, TERMINAL
+from workers.run import AT_REST, TERMINAL, RunState
 from workers.run_store import connect
 from workers.settings import Settings, load_settings
 
@@ -56,13 +57,20 @@ async def run_demo(data_dir: Path | None, *, as_json: bool) -> int:
             await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
         raise
     else:
-        print_summary(report, as_json=as_json)
-        if not as_json:
-            click.echo(f"\nmetrics (while it ran): {report['metrics_url']}")
-        code = 0
-    if data_dir is None:
+        code = _conclude(report, folder, as_json=as_json)
+    if data_dir is None and code != 1:
         await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
     return code
+
+
+def _conclude(report: Mapping[str, Any], folder: Path, *, as_json: bool) -> int:
+    print_summary(report, as_json=as_json)
+    if not as_json:
+        click.echo(f"\nmetrics (while it ran): {report['metrics_url']}")
+    if all(run["state"] == RunState.SUCCEEDED for run in report["runs"]):
+        return 0
+    say(f"not every run succeeded; logs of every role: {folder / 'logs'}")
+    return 1
 
 
 def say(line: str) -> None:
@@ -76,6 +84,7 @@ def _stop_on_sigterm() -> None:
 
 
 async def _play(folder: Path) -> dict[str, Any]:
+    began = datetime.now(UTC)  # a directory that is named may hold the runs of an earlier demo
     say(f"starting Redis and MongoDB in {folder} …")
     async with embedded_servers(folder) as services:
         settings = services.fill(_settings(folder))
@@ -85,9 +94,9 @@ async def _play(folder: Path) -> dict[str, Any]:
             say(f"hooks and forms: http://{settings.listen}/   metrics: http://{settings.metrics_listen}/metrics")
             async with _live_view(world.database):
                 await _happenings(world)
-                runs = await _ended_runs(world.database)
+                runs = await _ended_runs(world.database, since=began)
             metrics_url = f"http://{settings.metrics_listen}/metrics"
-            usage = [row.as_json() for row in await usage_totals(world.database, ["app_id"])]
+            usage = [row.as_json() for row in await usage_totals(world.database, ["app_id"], since=began)]
             return summary(runs, usage, metrics_url=metrics_url)
 
 
@@ -135,12 +144,12 @@ async def _stream_is_open(database: Any) -> bool:
     return await database["streams"].find_one({"resume_token": {"$ne": None}}) is not None
 
 
-async def _ended_runs(database: Any) -> Sequence[Mapping[str, Any]]:
+async def _ended_runs(database: Any, *, since: datetime) -> Sequence[Mapping[str, Any]]:
     """Waits until a run of every kind has ended, and no run is left half-way."""
     found: list[Mapping[str, Any]] = []
 
     async def all_ended() -> bool:
-        found[:] = await database["runs"].find({}).sort("created_at", 1).to_list(None)
+        found[:] = await database["runs"].find({"created_at": {"$gte": since}}).sort("created_at", 1).to_list(None)
         kinds = {run["trigger"]["type"] for run in found if run["state"] in ENDED}
         return kinds >= set(EXPECTED) and all(run["state"] in ENDED for run in found)
 

@@ -35,6 +35,16 @@ def test_four_triggers_start_four_kinds_of_runs_and_the_bill_is_shown(tmp_path: 
     assert list(tmp_path.iterdir()) == [], "the demo left something in the user's directory"
 
 
+def test_a_second_demo_on_the_same_data_shows_its_own_runs(tmp_path: Path) -> None:
+    arguments = ("demo", "--json", "--data-dir", str(tmp_path / "data"))
+
+    first, second = (json.loads(unattended(*arguments, cwd=tmp_path).stdout) for _ in range(2))
+
+    ids = [{run["run_id"] for run in each["runs"]} for each in (first, second)]
+    assert ids[0] & ids[1] == set()
+    assert {run["trigger"]["type"] for run in second["runs"]} == {run["trigger"]["type"] for run in first["runs"]}
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL], ids=lambda each: each.name)
 def test_however_it_is_ended_no_process_is_left(tmp_path: Path, number: signal.Signals) -> None:
     with started("demo", "--data-dir", str(tmp_path / "data"), cwd=tmp_path) as demo:
