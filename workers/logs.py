@@ -6,6 +6,8 @@ import sys
 from datetime import UTC, datetime
 from typing import Any
 
+from workflows.context.redaction import Redactor
+
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "color_message", "taskName"}
 _PREVIEW_LENGTH = 300
 _LONGEST_FIELD = 2_000
@@ -24,17 +26,31 @@ def _preview(value: Any) -> str:
     return json.dumps(text, ensure_ascii=False) if " " in text else text
 
 
-class ConsoleFormatter(logging.Formatter):
+class EventFormatter(logging.Formatter):
+    """Takes hidden values out piece by piece, before anything is cut, quoted or put on one line."""
+
     def __init__(self, role: str) -> None:
         super().__init__()
         self._role = role
+        self.redactor = Redactor()
 
+    def _event(self, record: logging.LogRecord) -> str:
+        return self.redactor.text(record.getMessage())
+
+    def _fields(self, record: logging.LogRecord) -> dict[str, Any]:
+        return {name: self.redactor.data(value) for name, value in event_fields(record).items()}
+
+    def _traceback(self, record: logging.LogRecord) -> str:
+        return self.redactor.text(self.formatException(record.exc_info)) if record.exc_info else ""
+
+
+class ConsoleFormatter(EventFormatter):
     def format(self, record: logging.LogRecord) -> str:
         clock = datetime.fromtimestamp(record.created, UTC).strftime("%H:%M:%S.%f")[:-3]
-        shown = " ".join(f"{name}={_preview(value)}" for name, value in event_fields(record).items())
-        event = " ".join(record.getMessage().split())  # other people's events are sentences, some with line ends
+        shown = " ".join(f"{name}={_preview(value)}" for name, value in self._fields(record).items())
+        event = " ".join(self._event(record).split())  # other people's events are sentences, some with line ends
         line = f"{clock} {self._role:<9} {record.levelname.lower():<7} {event} {shown}".rstrip()
-        return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
+        return f"{line}\n{self._traceback(record)}" if record.exc_info else line
 
 
 def _bounded(value: Any) -> Any:
@@ -43,22 +59,25 @@ def _bounded(value: Any) -> Any:
     return value if len(text) <= _LONGEST_FIELD else f"{text[:_LONGEST_FIELD]}… ({len(text)} characters)"
 
 
-class JsonFormatter(logging.Formatter):
-    def __init__(self, role: str) -> None:
-        super().__init__()
-        self._role = role
-
+class JsonFormatter(EventFormatter):
     def format(self, record: logging.LogRecord) -> str:
         line: dict[str, Any] = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(),
             "level": record.levelname.lower(),
             "role": self._role,
-            "event": record.getMessage(),
-            **{name: _bounded(value) for name, value in event_fields(record).items()},
+            "event": self._event(record),
+            **{name: _bounded(value) for name, value in self._fields(record).items()},
         }
         if record.exc_info:
-            line["exception"] = self.formatException(record.exc_info)
+            line["exception"] = self._traceback(record)
         return json.dumps(line, default=str, ensure_ascii=False)
+
+
+def hide_in_logs(redactor: Redactor) -> None:
+    """What it hides, now or later, no line of this process shows from here on."""
+    for handler in logging.getLogger().handlers:
+        if isinstance(handler.formatter, EventFormatter):
+            handler.formatter.redactor = redactor
 
 
 def configure_logging(*, role: str, log_format: str, log_level: str) -> None:
@@ -66,5 +85,17 @@ def configure_logging(*, role: str, log_format: str, log_level: str) -> None:
     handler.setFormatter(JsonFormatter(role) if log_format == "json" else ConsoleFormatter(role))
     logging.basicConfig(level=log_level.upper(), handlers=[handler], force=True)
     # Their info lines are about themselves, in sentences; what they warn about still shows.
-    for chatty in ("celery", "kombu", "amqp", "pymongo", "httpx", "httpx2", "openai", "uvicorn", "asyncio", "ag2"):
+    for chatty in (
+        "celery",
+        "kombu",
+        "amqp",
+        "pymongo",
+        "httpx",
+        "httpcore",
+        "httpx2",
+        "openai",
+        "uvicorn",
+        "asyncio",
+        "ag2",
+    ):
         logging.getLogger(chatty).setLevel(logging.WARNING)

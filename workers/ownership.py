@@ -4,20 +4,25 @@
 2. `commit_turn` first writes the turn, then moves the run on. The run document is the commit point: a turn
    counts when the run says so, and only the newest token can make it say so.
 3. `finish` and `requeue` give the run up. The token stays in the document, so that it keeps growing.
+4. What a package writes back to a database goes into one transaction with the step that owes it: a stale owner
+   writes nothing, and what a redone turn owes is written once.
 
 Lease times are the database's clock ($$NOW): workers' clocks may differ, one server's does not.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from pymongo import ReturnDocument
+from pymongo.asynchronous.client_session import AsyncClientSession
 from pymongo.errors import DuplicateKeyError
 
+from workers.documents import Documents
 from workers.run import Claim, LeaseLostError, RunState
 from workers.run_store import Document, RunStore
 from workers.transitions import sources_of
+from workflows.context.documents import DocumentWrite
 
 
 def _owned(claim: Claim) -> Document:
@@ -31,6 +36,7 @@ def lease_extension(lease_s: int) -> Document:
 class Ownership:
     def __init__(self, store: RunStore, *, owner: str, lease_s: int) -> None:
         self._store = store
+        self._documents = Documents(store.database.client, own_database=store.database.name)
         self._owner = owner
         self._lease_s = lease_s
 
@@ -62,7 +68,13 @@ class Ownership:
         await self._write(claim, {"$set": {"package_version": version}})
 
     async def commit_turn(
-        self, claim: Claim, *, number: int, turn: Mapping[str, Any], checkpoint: Mapping[str, Any]
+        self,
+        claim: Claim,
+        *,
+        number: int,
+        turn: Mapping[str, Any],
+        checkpoint: Mapping[str, Any],
+        writes: Sequence[DocumentWrite] = (),
     ) -> None:
         key = f"{claim.run_id}:{number}"
         owner = {"run_id": claim.run_id, "app_id": claim.document["app_id"], "number": number, "token": claim.token}
@@ -73,14 +85,17 @@ class Ownership:
             await self._store.turns.replace_one({"_id": key, "token": {"$lte": claim.token}}, document, upsert=True)
         except DuplicateKeyError:
             raise LeaseLostError(claim) from None
-        moved = await self._store.runs.update_one(
-            {**_owned(claim), "turn": number - 1}, {"$set": {"turn": number, **checkpoint}}
-        )
-        if moved.matched_count == 0:
-            raise LeaseLostError(claim)
+        moved = {"$set": {"turn": number, **checkpoint}}
+        await self._write(claim, moved, also={"turn": number - 1}, writes=writes)
 
     async def finish(
-        self, claim: Claim, state: RunState, *, outcome: Mapping[str, Any], usage: Mapping[str, Any]
+        self,
+        claim: Claim,
+        state: RunState,
+        *,
+        outcome: Mapping[str, Any],
+        usage: Mapping[str, Any],
+        writes: Sequence[DocumentWrite] = (),
     ) -> None:
         end = {
             "state": state.value,
@@ -90,7 +105,7 @@ class Ownership:
             "lease.owner": None,
             "lease.until": None,
         }
-        await self._write(claim, {"$set": end})
+        await self._write(claim, {"$set": end}, writes=writes)
 
     async def requeue(self, claim: Claim, *, delay: timedelta, counts_as_attempt: bool, reason: str) -> None:
         """Back to the queue, after a transient failure or when this worker shuts down."""
@@ -108,7 +123,20 @@ class Ownership:
         }
         await self._write(claim, [{"$set": queued}])
 
-    async def _write(self, claim: Claim, change: Document | list[Document]) -> None:
-        written = await self._store.runs.update_one(_owned(claim), change)
-        if written.matched_count == 0:
-            raise LeaseLostError(claim)
+    async def _write(
+        self,
+        claim: Claim,
+        change: Document | list[Document],
+        *,
+        also: Mapping[str, Any] | None = None,
+        writes: Sequence[DocumentWrite] = (),
+    ) -> None:
+        async def step(session: AsyncClientSession | None = None) -> None:
+            written = await self._store.runs.update_one({**_owned(claim), **(also or {})}, change, session=session)
+            if written.matched_count == 0:
+                raise LeaseLostError(claim)
+
+        if writes:
+            await self._documents.write_with(step, writes)
+        else:
+            await step()

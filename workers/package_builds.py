@@ -5,6 +5,7 @@ runs that wait for it hold none: a slow package delays its own runs and nobody e
 """
 
 import asyncio
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 
 from workflows.chat.agents import AgentShop, BuiltPackage
@@ -17,9 +18,18 @@ ATTEMPTS = 3
 
 
 class PackageBuilds:
-    def __init__(self, catalog: Catalog, agents: AgentShop) -> None:
+    def __init__(
+        self,
+        catalog: Catalog,
+        agents: AgentShop,
+        *,
+        on_packages: Callable[[Mapping[str, Package]], None] = lambda _: None,
+    ) -> None:
+        """`on_packages` is told what the catalog holds, anew when that changed, before any of it is built."""
         self._catalog = catalog
         self._agents = agents
+        self._on_packages = on_packages
+        self._known: Mapping[str, Package] = {}
         self._threads = ThreadPoolExecutor(BUILDERS, thread_name_prefix="builders")
         self._looking = ThreadPoolExecutor(1, thread_name_prefix="catalog")
         self._under_way: dict[tuple[str, str], asyncio.Future[BuiltPackage]] = {}
@@ -30,8 +40,7 @@ class PackageBuilds:
         for _ in range(ATTEMPTS):
             package = await loop.run_in_executor(self._looking, self._look, workflow, version)
             if package is None:
-                places = ", ".join(map(str, self._catalog.directories))
-                raise PackageDefect(f"no usable package named {workflow} in {places}")
+                raise PackageDefect(await loop.run_in_executor(self._looking, self._why_none, workflow))
             try:
                 return await asyncio.shield(self._build(package))
             except PackageChanged:
@@ -44,7 +53,15 @@ class PackageBuilds:
         self._looking.shutdown(wait=False, cancel_futures=True)
 
     def _look(self, workflow: str, version: str | None) -> Package | None:
+        packages = self._catalog.packages()
+        if packages is not self._known:  # the catalog makes a new mapping of every change
+            self._on_packages(packages)
+            self._known = packages
         return self._catalog.get(workflow, version=version)
+
+    def _why_none(self, workflow: str) -> str:
+        places = ", ".join(map(str, self._catalog.directories))
+        return self._catalog.why_not_started(workflow) or f"no package named {workflow} in {places}"
 
     def _build(self, package: Package) -> "asyncio.Future[BuiltPackage]":
         key = (package.name, package.version)

@@ -14,14 +14,12 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 from uuid import uuid4
 
-from bson.codec_options import CodecOptions, DatetimeConversion
-from pymongo import DESCENDING
-from pymongo.errors import InvalidName, OperationFailure
-
 from accounting.ledger import Ledger
 from accounting.prices import PriceTable
-from accounting.store_errors import store_is_away
+from workers.documents import Documents
 from workers.heartbeat import Heartbeat
+from workers.hidden_values import values_of_models, values_of_packages
+from workers.logs import hide_in_logs
 from workers.ownership import Ownership
 from workers.package_builds import PackageBuilds
 from workers.run_store import RunStore, connect
@@ -30,9 +28,12 @@ from workers.watchdog import Watchdog, end_process
 from workers.worker_metrics import WorkerMetrics
 from workflows.chat.agents import AgentShop, BuiltPackage
 from workflows.chat.models import Models
-from workflows.context.loading import ContextSources, ReadRefusedError
+from workflows.context.external.reader import ExternalReader
+from workflows.context.loading import ContextSources
+from workflows.context.redaction import Redactor
 from workflows.models_file import models_path, read_models_file
 from workflows.package.catalog import LIBRARY, Catalog, package_directories
+from workflows.package.models import Package
 
 TOOL_THREADS = 64
 # A deploy waits this long for turns to end; then they are cut off and the runs handed back all the same. Less
@@ -40,16 +41,12 @@ TOOL_THREADS = 64
 DRAIN_GRACE_S = 7.0
 STUCK_LEASES = 4
 
-# A year beyond Python's calendar is a fault of that value, not of the whole read.
-_LENIENT: CodecOptions[dict[str, Any]] = CodecOptions(
-    tz_aware=True, datetime_conversion=DatetimeConversion.DATETIME_AUTO
-)
-
 
 class WorkerProcess:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.metrics = WorkerMetrics()
+        self.redactor = Redactor()
         self._stopping = threading.Event()
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="runs", daemon=True)
@@ -59,14 +56,16 @@ class WorkerProcess:
 
     def start(self) -> None:
         models = read_models_file(models_path(self.settings.models, library=LIBRARY))
+        self.redactor.hide(values_of_models(models.models, self.settings))
+        hide_in_logs(self.redactor)
         self._opened.callback(self._tool_threads.shutdown, wait=False, cancel_futures=True)
         self._thread.start()
         self._opened.callback(self._stop_loop)
         self.submit(self._open(models.prices)).result()
         catalog = Catalog(package_directories(self.settings.packages))
-        catalog.packages()  # read now: what is refused is in the log before the first run needs it
+        self._hide_values_of(catalog.packages())  # read now: what is refused is in the log before a run needs it
         agents = AgentShop(Models(models.models, self.settings.resolve_secret), self._tool_threads)
-        self._builds = PackageBuilds(catalog, agents)
+        self._builds = PackageBuilds(catalog, agents, on_packages=self._hide_values_of)
         self._opened.callback(self._builds.close)
         self.heartbeat = Heartbeat(
             url=self.settings.mongodb_url or "",
@@ -87,14 +86,23 @@ class WorkerProcess:
         self.store = RunStore(database, republish_after_s=self.settings.republish_after_s)
         self.ledger = Ledger(database, prices)
         self.ownership = Ownership(self.store, owner=owner_name(), lease_s=self.settings.lease_s)
+        documents = Documents(database.client, own_database=self.settings.database)
+        external = ExternalReader(
+            allowed_hosts=self.settings.external_hosts, resolve_secret=self.settings.resolve_secret
+        )
+        self._opened.callback(lambda: self.submit(external.close()).result(timeout=5))
         self.context_sources = ContextSources(
             environment=self.settings.context_environment(),
             production=self.settings.production,
             include_schema=self.settings.include_schema,
-            read_document=self._read_document,
+            read_document=documents.read,
+            read_external=external.read,
         )
         await self.store.ensure_indexes()
         await self.ledger.ensure_indexes()
+
+    def _hide_values_of(self, packages: Mapping[str, Package]) -> None:
+        self.redactor.hide(values_of_packages(packages.values(), self.settings))
 
     def submit(self, work: Coroutine[Any, Any, Any]) -> Any:
         return asyncio.run_coroutine_threadsafe(work, self._loop)
@@ -138,21 +146,6 @@ class WorkerProcess:
         self._thread.join(timeout=5)
         if not self._thread.is_alive():
             self._loop.close()
-
-    async def _read_document(
-        self, database: str, collection: str, query: Mapping[str, Any], fields: tuple[str, ...]
-    ) -> Mapping[str, Any] | None:
-        """The newest document that matches, projected on the server to the named fields."""
-        projection = {"_id": "_id" in fields, **dict.fromkeys(fields, True)}
-        try:
-            found = self.store.database.client[database].get_collection(collection, codec_options=_LENIENT)
-            return await found.find_one(dict(query), projection, sort=[("_id", DESCENDING)])
-        except InvalidName as error:
-            raise ReadRefusedError(str(error)) from None
-        except OperationFailure as error:
-            if store_is_away(error):
-                raise
-            raise ReadRefusedError(str(error.details.get("errmsg") if error.details else error)) from None
 
 
 def owner_name() -> str:

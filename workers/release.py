@@ -3,7 +3,8 @@
 import asyncio
 import logging
 import random
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
@@ -15,6 +16,7 @@ from accounting.totals import run_totals
 from workers.process import WorkerProcess
 from workers.retry_policy import Finish, Requeue, decide
 from workers.run import Claim, LeaseLostError, RunState
+from workflows.context.documents import DocumentWrite, WriteRefusedError
 from workflows.outcome import Outcome, OutcomeError, OutcomeKind
 
 log = logging.getLogger(__name__)
@@ -23,20 +25,34 @@ STORE_RETRY_S = 1.0
 UNRECORDABLE = {"kind": OutcomeKind.PACKAGE_ERROR.value, "reason": "its outcome could not be recorded; see the log"}
 
 
-async def release(claim: Claim, worker: WorkerProcess, pattern: str, outcome: Outcome) -> None:
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How work on a run ended. `writes` are owed to databases together with its success."""
+
+    pattern: str
+    outcome: Outcome
+    writes: Sequence[DocumentWrite] = ()
+
+
+async def release(claim: Claim, worker: WorkerProcess, ending: Ending) -> None:
+    outcome = ending.outcome.worded(worker.redactor.text)
     decision = decide(
         outcome,
-        pattern=pattern,
+        pattern=ending.pattern,
         attempt=claim.attempt,
         max_attempts=worker.settings.max_attempts,
         random=random.random,
     )
-    document = outcome.as_document()
     if isinstance(decision, Requeue):
-        await hand_back(claim, worker, decision, reason=document["reason"])
+        await hand_back(claim, worker, decision, reason=outcome.as_document()["reason"])
         return
     try:
-        await _finish(claim, worker, decision, document)
+        await _finish(claim, worker, decision, outcome.as_document(), ending.writes)
+    except WriteRefusedError as error:
+        # A run whose result is not where it belongs has not succeeded.
+        decision = Finish(RunState.FAILED)
+        outcome = failed(OutcomeKind.PACKAGE_ERROR, error).worded(worker.redactor.text)
+        await _finish(claim, worker, decision, outcome.as_document())
     except (BSONError, ValueError, PyMongoError) as error:
         if isinstance(error, PyMongoError) and store_is_away(error):
             raise
@@ -50,14 +66,26 @@ async def release(claim: Claim, worker: WorkerProcess, pattern: str, outcome: Ou
             **labels(claim),
             "state": decision.state.value,
             "outcome": outcome.kind.value,
-            "why": document["reason"],
+            "why": outcome.as_document()["reason"],
         },
     )
 
 
-async def _finish(claim: Claim, worker: WorkerProcess, decision: Finish, outcome: Mapping[str, Any]) -> None:
+async def _finish(
+    claim: Claim,
+    worker: WorkerProcess,
+    decision: Finish,
+    outcome: Mapping[str, Any],
+    writes: Sequence[DocumentWrite] = (),
+) -> None:
     usage = await run_totals(worker.store.database, claim.run_id)
-    await worker.ownership.finish(claim, decision.state, outcome=outcome, usage=usage.as_json())
+    await worker.ownership.finish(claim, decision.state, outcome=outcome, usage=usage.as_json(), writes=writes)
+    log_written(claim, writes)
+
+
+def log_written(claim: Claim, writes: Sequence[DocumentWrite]) -> None:
+    if writes:
+        log.info("documents_written", extra={**labels(claim), "variables": [write.variable for write in writes]})
 
 
 async def hand_back(claim: Claim, worker: WorkerProcess, decision: Requeue, *, reason: str) -> None:

@@ -36,13 +36,18 @@ def decide(
         if attempt >= max_attempts:
             return Finish(RunState.PARKED)
         return Requeue(backoff(attempt, random=random, retry_after_s=outcome.retry_after_s), counts_as_attempt=True)
-    if kind is OutcomeKind.COMPLETED or (kind in CLASSIC_END and pattern != "ag2_network"):
+    if succeeds(outcome, pattern=pattern):
         return Finish(RunState.SUCCEEDED)
     if kind is OutcomeKind.NEEDS_HUMAN:
         return Finish(RunState.NEEDS_HUMAN)
     if kind is OutcomeKind.CANCELLED:
         return Finish(RunState.CANCELLED)
     return Finish(RunState.FAILED)
+
+
+def succeeds(outcome: Outcome, *, pattern: str) -> bool:
+    ended_well = outcome.kind is OutcomeKind.COMPLETED or (outcome.kind in CLASSIC_END and pattern != "ag2_network")
+    return ended_well and not outcome.transient
 
 
 def backoff(attempt: int, *, random: Callable[[], float], retry_after_s: float | None = None) -> timedelta:

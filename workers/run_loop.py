@@ -19,7 +19,8 @@ from accounting.store_errors import store_is_away
 from accounting.uninterrupted import to_its_end
 from accounting.usage import ModelCall, RunOwner
 from workers.process import WorkerProcess
-from workers.release import crashed, failed, hand_back_when_store_is_back, labels, release
+from workers.release import Ending, crashed, failed, hand_back_when_store_is_back, labels, log_written, release
+from workers.retry_policy import succeeds
 from workers.run import Claim, LeaseLostError
 from workers.storable import NotStorableError, as_storable
 from workflows.chat.agents import BuiltPackage
@@ -28,16 +29,13 @@ from workflows.chat.errors import ChatError, PackageDefect
 from workflows.chat.meter import RecordUsage, RunMeter
 from workflows.chat.transcript import Turn
 from workflows.context.context_variables import ContextVariables
-from workflows.context.loading import (
-    ContextError,
-    ContextUnavailableError,
-    RunContext,
-    RunFacts,
-    load_context,
-    purged,
-    suppressed_names,
-)
+from workflows.context.documents import DocumentWrite, WriteRefusedError
+from workflows.context.facts import RunFacts
+from workflows.context.loading import RunContext, load_context, purged, suppressed_names
+from workflows.context.missing import ContextError, ContextUnavailableError
 from workflows.context.previews import previews
+from workflows.context.redaction import Redactor, take_out
+from workflows.context.writes import key_facts, writes_at_success, writes_of_turn
 from workflows.outcome import Outcome, OutcomeKind
 from workflows.package.models import Package
 
@@ -76,8 +74,7 @@ async def work_under_lease(claim: Claim, worker: WorkerProcess) -> str | None:
     try:
         with worker.heartbeat.keeping(claim), worker.interruptible():
             try:
-                pattern, outcome = await work_on(claim, worker)
-                await release(claim, worker, pattern, outcome)
+                await release(claim, worker, await work_on(claim, worker))
             except asyncio.CancelledError:
                 if worker.heartbeat.lost(claim):
                     return "the lease was not renewed"  # maybe nobody else has it yet: then it is given back
@@ -91,7 +88,7 @@ async def work_under_lease(claim: Claim, worker: WorkerProcess) -> str | None:
     return None
 
 
-async def work_on(claim: Claim, worker: WorkerProcess) -> tuple[str, Outcome]:
+async def work_on(claim: Claim, worker: WorkerProcess) -> Ending:
     """Everything between claim and release; every failure becomes an outcome."""
     pattern, limit = "DefaultPattern", asyncio.timeout(None)
     try:
@@ -102,22 +99,23 @@ async def work_on(claim: Claim, worker: WorkerProcess) -> tuple[str, Outcome]:
         async with limit:
             context = await load_run_context(claim, built.package, worker)
             chat = await resume_transcript(claim, built, context, worker)
-            return pattern, await take_turns(chat, claim, worker, worked)
+            outcome = await take_turns(chat, claim, worker, worked)
+            return Ending(pattern, outcome, owed_at_success(chat, claim) if succeeds(outcome, pattern=pattern) else ())
     except TimeoutError as error:
         outcome = Outcome(OutcomeKind.TIMEOUT, OUT_OF_TIME) if limit.expired() else crashed(claim, error)
-        return pattern, outcome
-    except ContextError as error:
-        return pattern, failed(OutcomeKind.PACKAGE_ERROR, error)
+        return Ending(pattern, outcome)
+    except (ContextError, WriteRefusedError) as error:
+        return Ending(pattern, failed(OutcomeKind.PACKAGE_ERROR, error))
     except ContextUnavailableError as error:
-        return pattern, failed(OutcomeKind.PACKAGE_ERROR, error, transient=True)
+        return Ending(pattern, failed(OutcomeKind.PACKAGE_ERROR, error, transient=True))
     except ChatError as error:
-        return pattern, error.outcome()
+        return Ending(pattern, error.outcome())
     except LeaseLostError:
         raise
     except Exception as error:
         if isinstance(error, PyMongoError) and store_is_away(error):
             raise
-        return pattern, crashed(claim, error)
+        return Ending(pattern, crashed(claim, error))
 
 
 async def load_package(claim: Claim, worker: WorkerProcess) -> BuiltPackage:
@@ -136,9 +134,14 @@ async def load_run_context(claim: Claim, package: Package, worker: WorkerProcess
     """A resumed run keeps the context of its checkpoint: what a finished turn saw must not change under it."""
     document = claim.document
     if document["turn"] == 0:
-        return await load_context(package, run_facts(document), document["input"], worker.context_sources)
+        loaded = await load_context(package, run_facts(document), document["input"], worker.context_sources)
+        shown = {"values": previews(loaded.variables)} if worker.settings.verbose_debug else {}
+        log.info("context_loaded", extra={**labels(claim), "names": sorted(loaded.variables), **shown})
+        return loaded
     suppressed = suppressed_names(package, production=worker.context_sources.production)
-    return RunContext(purged(document["context"], suppressed, run_id=claim.run_id), suppressed)
+    context = purged(document["context"], suppressed, run_id=claim.run_id)
+    take_out(context, suppressed, worker.redactor, fixed=run_facts(document).base_values())
+    return RunContext(context, suppressed)
 
 
 def run_facts(document: Mapping[str, Any]) -> RunFacts:
@@ -170,13 +173,21 @@ async def resume_transcript(
         suppressed=context.suppressed,
         meter=meter,
         opening=document["message"] or orchestrator.initial_message or DEFAULT_OPENING,
-        turns=[Turn.from_document(turn) for turn in turns],
+        turns=[Turn.from_document(without_hidden(turn, worker.redactor)) for turn in turns],
         next_agent=document["next_agent"],
         fixed=run_facts(document).base_values(),
+        redactor=worker.redactor,
     )
 
 
+def without_hidden(turn: Mapping[str, Any], redactor: Redactor) -> Mapping[str, Any]:
+    """What another worker kept, in another environment, or before a package said what is hidden."""
+    return {**turn, **{name: redactor.data(turn[name]) for name in ("text", "events", "context_changes")}}
+
+
 async def take_turns(chat: Conversation, claim: Claim, worker: WorkerProcess, worked: WorkedTime) -> Outcome:
+    facts = key_facts_of(chat.package, claim)
+
     async def commit(number: int, turn: Turn, checkpoint: Checkpoint) -> None:
         try:
             document = {**turn.as_document(), "context_changes": as_storable(turn.context_changes)}
@@ -184,7 +195,9 @@ async def take_turns(chat: Conversation, claim: Claim, worker: WorkerProcess, wo
         except NotStorableError as error:
             raise PackageDefect(str(error)) from None
         state = {"next_agent": checkpoint.next_agent, "context": context, "worked_s": worked.total_s()}
-        await worker.ownership.commit_turn(claim, number=number, turn=document, checkpoint=state)
+        writes = writes_of_turn(chat.package, turn.context_changes, checkpoint.context, facts, first=number == 1)
+        await worker.ownership.commit_turn(claim, number=number, turn=document, checkpoint=state, writes=writes)
+        log_written(claim, writes)
         log.info("turn_committed", extra={**labels(claim), "turn": number, "agent": turn.agent, "to": turn.handoff})
         if worker.settings.verbose_debug and turn.context_changes:
             changed = previews(turn.context_changes)
@@ -192,6 +205,16 @@ async def take_turns(chat: Conversation, claim: Claim, worker: WorkerProcess, wo
         worker.metrics.turn(claim.document["workflow"], turn)
 
     return await converse(chat, commit=commit, stopping=worker.stopping, out_of_time=worked.is_over)
+
+
+def owed_at_success(chat: Conversation, claim: Claim) -> tuple[DocumentWrite, ...]:
+    changed = {name for turn in chat.turns for name in turn.context_changes}  # also of turns before a resume
+    return writes_at_success(chat.package, changed, chat.context, key_facts_of(chat.package, claim))
+
+
+def key_facts_of(package: Package, claim: Claim) -> Mapping[str, Any]:
+    """From the run, not from its context: no tool and no model can change which document is written."""
+    return key_facts(package, claim.document["input"], run_facts(claim.document).base_values())
 
 
 def usage_recorder(claim: Claim, worker: WorkerProcess) -> RecordUsage:

@@ -1,6 +1,7 @@
 """Settings: one frozen object, read from the environment here and nowhere else."""
 
 import os
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 PREFIX = "UNATTENDED_"
 TRUE_WORDS = frozenset({"1", "true", "yes", "on"})
 FALSE_WORDS = frozenset({"0", "false", "no", "off", ""})
+_HOST = re.compile(r"(?:[a-z0-9](?:[a-z0-9._-]{0,251}[a-z0-9])?|\[[0-9a-f.]*:[0-9a-f:.]*\])(?::([1-9][0-9]{0,4}))?")
 
 
 class SettingsError(ValueError):
@@ -76,6 +78,15 @@ def parse_address(raw: str) -> Address:
     return Address(host, int(port))
 
 
+def _hosts(raw: str) -> frozenset[str]:
+    hosts = [part.strip().lower() for part in raw.split(",") if part.strip()]
+    for host in hosts:
+        match = _HOST.fullmatch(host)
+        if match is None or int(match[1] or 0) > 65535:
+            raise ValueError("names of hosts, such as api.example.com,127.0.0.1:8080")
+    return frozenset(hosts)
+
+
 def _truthy_unless_falsy(raw: str) -> bool:
     return raw.strip().lower() not in FALSE_WORDS
 
@@ -130,6 +141,12 @@ class Settings:
         "Apps with a metric label of their own; the rest is `_other`", default=100, parse=_positive_int
     )
     body_limit_bytes: int = _setting("Largest accepted HTTP body", default=1_048_576, parse=_positive_int)
+    external_hosts: frozenset[str] = _setting(
+        "Hosts that packages may read values from, as `host,host:port`",
+        default=frozenset(),
+        parse=_hosts,
+        shown="none",
+    )
     log_format: str = _setting("console or json", default="console", parse=_one_of("console", "json"))
     log_level: str = _setting(
         "debug, info, warning or error", default="info", parse=_one_of("debug", "info", "warning", "error")
@@ -216,6 +233,8 @@ def as_environment(settings: Settings) -> dict[str, str]:
             continue
         if isinstance(value, tuple):
             value = os.pathsep.join(str(path.resolve()) for path in value)
+        elif isinstance(value, frozenset):
+            value = ",".join(sorted(value))
         elif isinstance(value, bool):
             value = "1" if value else "0"
         elif isinstance(value, Path):

@@ -1,6 +1,7 @@
 """Outcomes: the closed set of ways in which a conversation ends."""
 
-from dataclasses import asdict, dataclass
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from typing import Any
 
@@ -41,6 +42,11 @@ class Outcome:
     error: OutcomeError | None = None
     transient: bool = False
     retry_after_s: float | None = None
+
+    def worded(self, show: Callable[[str], str]) -> "Outcome":
+        """The same end in other words: its texts may be those of a package's exception."""
+        error = None if self.error is None else replace(self.error, message=show(self.error.message))
+        return replace(self, reason=show(self.reason), error=error)
 
     def as_document(self) -> dict[str, Any]:
         """What any store takes: an error's text may be anything, of any length."""

@@ -1,15 +1,17 @@
 """Commands that look at packages: what can run, why, and what their authors should know."""
 
 from collections.abc import Sequence
-from dataclasses import asdict
 from typing import Any
 
 import click
 
 from ops.cli.output import json_option, print_json, print_table
+from ops.cli.verdicts import as_data, encodable, print_verdict
+from ops.missing_secrets import with_missing_secrets
 from workers.settings import load_settings
 from workflows.package.catalog import Catalog, package_directories
-from workflows.package.findings import Finding
+from workflows.package.loader import Inspection
+from workflows.package.models import Package
 
 
 def _catalog() -> Catalog:
@@ -46,29 +48,18 @@ def packages() -> None:
 @packages.command("list")
 @json_option
 def list_packages(as_json: bool) -> None:
-    """Usable packages, and those that are refused."""
-    catalog = _catalog()
+    """Every package, whether it is started, and what `unattended validate` says of it."""
     rows: list[dict[str, Any]] = [
         {
-            "name": each.name,
-            "verdict": "findings" if each.findings else "ready",
+            "name": encodable(each.name),
+            "verdict": each.verdict,
+            "started": started is not None,
             "findings": len(each.findings),
-            "agents": len(each.agents),
-            "version": each.version,
-            "folder": str(each.folder),
+            "agents": each.counts.agents,
+            "version": started.version if started is not None else "",
+            "folder": encodable(str(each.folder)),
         }
-        for each in catalog.packages().values()
-    ]
-    rows += [
-        {
-            "name": folder.rpartition("/")[2],
-            "verdict": "refused",
-            "findings": len(found),
-            "agents": 0,
-            "version": "",
-            "folder": folder,
-        }
-        for folder, found in catalog.refused.items()
+        for each, started in _inspections()
     ]
     _show(as_json, "Packages", rows)
 
@@ -78,21 +69,29 @@ def list_packages(as_json: bool) -> None:
 @json_option
 def show_package(name: str, as_json: bool) -> None:
     """One package and every finding about it. Exit code 1 when it is refused."""
-    catalog = _catalog()
-    package = catalog.get(name)
-    refusal = next((found for folder, found in catalog.refused.items() if folder.rpartition("/")[2] == name), None)
-    if package is None and refusal is None:
+    found = [(each, started) for each, started in _inspections() if name in (each.name, each.folder.name)]
+    if not found:
         click.echo(f"unattended: there is no package {name}; `unattended packages list` shows them", err=True)
         raise SystemExit(1)
-    found: Sequence[Finding] = refusal or (package.findings if package is not None else ())
+    # Of several with one name: the one that is started.
+    inspection, started = next((pair for pair in found if pair[1] is not None), found[0])
+    refused = inspection.verdict == "refused"
+    version = started.version if started is not None else ""
     if as_json:
-        print_json({"name": name, "refused": refusal is not None, "findings": [asdict(each) for each in found]})
+        more = {"started": started is not None, "version": version, "refused": refused}
+        print_json({**as_data(inspection, inspection.folder), **more})
     else:
-        state = "refused" if refusal is not None else f"version {package.version}" if package is not None else ""
-        click.echo(f"{name}: {state}, {len(found)} findings")
-        for each in found:
-            click.echo(f"  {each}")
-    raise SystemExit(1 if refusal is not None else 0)
+        print_verdict(inspection, inspection.folder)
+        click.echo(f"version {version}" if version else "no run of it is started")
+    raise SystemExit(1 if refused else 0)
+
+
+def _inspections() -> list[tuple[Inspection, Package | None]]:
+    """Each package folder as it is on disk, and what is started of it: a broken edit keeps the last good version."""
+    settings = load_settings()
+    catalog = Catalog(package_directories(settings.packages))
+    by_folder = {package.folder: package for package in catalog.packages().values()}
+    return [(with_missing_secrets(each, settings), by_folder.get(each.folder)) for each in catalog.inspections()]
 
 
 def _show(as_json: bool, title: str, rows: Sequence[dict[str, Any]]) -> None:

@@ -12,6 +12,10 @@ from ops.cli.session import with_database
 from workers.settings import Settings
 
 
+class NotStartedError(Exception):
+    """A package is here, but no run of it is started; the text says why."""
+
+
 @click.command()
 @click.argument("workflow")
 @click.option("--app", "app_id", required=True, help="Whose run it is.")
@@ -21,7 +25,11 @@ from workers.settings import Settings
 def enqueue(workflow: str, app_id: str, input_text: str, dedupe: str | None, as_json: bool) -> None:
     """Starts one run of WORKFLOW by hand, on the workers."""
     payload = _payload(input_text)
-    accepted = with_database(lambda _, settings: _enqueue(settings, workflow, app_id, payload, dedupe), redis=True)
+    try:
+        accepted = with_database(lambda _, settings: _enqueue(settings, workflow, app_id, payload, dedupe), redis=True)
+    except NotStartedError as error:
+        click.echo(f"unattended: {error}", err=True)
+        raise SystemExit(1) from None
     if as_json:
         print_json({"run_id": accepted.run_id, "created": accepted.created})
         return
@@ -50,6 +58,9 @@ async def _enqueue(settings: Settings, workflow: str, app_id: str, payload: dict
 
     async with trigger_ground(settings) as ground:
         if ground.catalog.get(workflow) is None:
+            why = ground.catalog.why_not_started(workflow)
+            if why is not None:
+                raise NotStartedError(why)
             known = ", ".join(sorted(ground.catalog.packages())) or "none"
             raise click.BadParameter(f"there is no package {workflow}; there are: {known}", param_hint="WORKFLOW")
         event = TriggerEvent(type="api", name="cli", id=dedupe or str(ULID()), fired_at=datetime.now(UTC))

@@ -4,11 +4,12 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from ops.doctor.checks import Check, one_line
+from ops.doctor.checks import Check, Level, one_line
 from workers.settings import Settings, SettingsError
 from workflows.models_file import ModelsFileError, ModelSpec, OpenAIModel, models_path, read_models_file
 from workflows.package.catalog import LIBRARY, Catalog, package_directories
 from workflows.package.findings import Finding
+from workflows.package.loader import Inspection
 from workflows.package.models import Package
 
 
@@ -21,7 +22,7 @@ def _check(settings: Settings) -> list[Check]:
     catalog = Catalog(directories)
     packages = catalog.packages()
     checks = [_missing(folder) for folder in directories if not folder.is_dir()]
-    checks += [_refused(folder, findings) for folder, findings in catalog.refused.items()]
+    checks += [_not_started(each) for each in catalog.inspections() if each.obstacles]
     checks += [_usable(package) for package in packages.values()]
     if not checks:
         places = ", ".join(map(str, directories))
@@ -34,9 +35,10 @@ def _missing(folder: Path) -> Check:
     return Check("packages", "problem", f"{folder} is not a directory", "correct UNATTENDED_PACKAGES")
 
 
-def _refused(folder: str, findings: Sequence[Finding]) -> Check:
-    name = Path(folder).name
-    return Check(f"package {name}", "problem", _first(findings), f"unattended packages show {name}")
+def _not_started(inspection: Inspection) -> Check:
+    level: Level = "problem" if inspection.verdict == "refused" else "warning"
+    name = inspection.folder.name
+    return Check(f"package {name}", level, _first(inspection.obstacles), f"unattended packages show {name}")
 
 
 def _usable(package: Package) -> Check:

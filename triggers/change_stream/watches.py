@@ -8,11 +8,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from workers.own_collections import OWN_COLLECTIONS
 from workflows.package.models import Package
 from workflows.package.trigger_specs import ChangeSpec
-
-# A trigger on these would feed itself: each run, turn and saved position is a change in one of them.
-OWN_COLLECTIONS = frozenset({"runs", "turns", "usage", "schedules", "streams"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +49,7 @@ def declared_watches(packages: Mapping[str, Package], *, own_database: str) -> D
 
 
 def _refusal(spec: ChangeSpec, own_database: str) -> str | None:
+    # It would feed itself: each run, turn and saved position is a change in one of them.
     if spec.database == own_database and spec.collection in OWN_COLLECTIONS:
         return f"{spec.database}.{spec.collection} is ours, and every run changes it"
     if not spec.apps and spec.app_id is None:

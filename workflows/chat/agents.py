@@ -11,8 +11,8 @@ from workflows.chat.errors import PackageChanged
 from workflows.chat.models import Models
 from workflows.chat.package_tools import PackageTool
 from workflows.chat.tool_functions import forget_tool_modules, load_tool_functions
-from workflows.package.files import content_version
 from workflows.package.models import Package
+from workflows.package.tree import content_version
 
 KEPT_VERSIONS = 64
 

@@ -7,7 +7,8 @@ before the next turn begins.
 
 import logging
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,14 +17,17 @@ from ag2.stream import MemoryStream
 from workflows.chat.agents import BuiltPackage
 from workflows.chat.errors import ChatError, ModelError
 from workflows.chat.meter import RunMeter, TurnMeter
-from workflows.chat.package_tools import CONTEXT
+from workflows.chat.package_tools import CONTEXT, REDACTOR
 from workflows.chat.routing import Router, ending
-from workflows.chat.transcript import Turn, recorded, seen_by, storable
+from workflows.chat.transcript import Turn, recorded, seen_by, storable, tool_results
+from workflows.context.computing import recompute
 from workflows.context.context_variables import ContextVariables
 from workflows.context.derived import changes, derive, snapshot
+from workflows.context.observing import TurnSeen
+from workflows.context.redaction import Redactor, take_out
 from workflows.context.rendering import render_exposed
 from workflows.outcome import Outcome, OutcomeKind
-from workflows.package.models import Package
+from workflows.package.models import USER, Package
 
 log = logging.getLogger(__name__)
 
@@ -54,6 +58,7 @@ class Conversation:
     next_agent: str | None = None
     # Whose run it is. A tool that writes to these names finds them as they were after its turn.
     fixed: Mapping[str, Any] = field(default_factory=dict)
+    redactor: Redactor = field(default_factory=Redactor)
 
     @property
     def package(self) -> Package:
@@ -88,7 +93,11 @@ async def converse(
 
 
 def resume(chat: Conversation, router: Router) -> tuple[Outcome | None, str]:
-    """Who is next; or the end, when the last turn was one and its worker was lost before it could say so."""
+    """Who is next: at the start the initial agent, or whom the rules of `user` choose. Or the end, when the last turn
+    was one and its worker was lost before it could say so."""
+    if not chat.turns and chat.next_agent is None and chat.package.orchestrator.initial_agent == USER:
+        rule = router.before(USER, chat.context) or router.after(USER, chat.context)
+        return ending(rule, chat.package, USER), rule.target if rule is not None else USER
     if not chat.turns or chat.next_agent is not None:
         return None, chat.next_agent or chat.package.orchestrator.initial_agent
     last = chat.turns[-1].agent
@@ -119,8 +128,12 @@ async def take_turn(chat: Conversation, router: Router, agent: str, commit: Comm
         text, events = await ask(chat, meter)
     except ChatError as error:
         return error.outcome(agent=agent, turn=number), agent
+    text, events = chat.redactor.data((text, events))
+    hide_again(chat, agent)
     restore_fixed(chat, agent)
-    derive(chat.package.variables.values(), chat.context, agent=agent, text=text)
+    duration_s = round(time.perf_counter() - started, 6)
+    derive(chat.package.variables.values(), chat.context, shown_by(chat, agent, text, events, duration_s=duration_s))
+    recompute(chat.package, chat.context, chat.suppressed)
     rule = router.after(agent, chat.context)
     end = ending(rule, chat.package, agent)
     next_agent = None if end is not None or rule is None else rule.target
@@ -131,11 +144,32 @@ async def take_turn(chat: Conversation, router: Router, agent: str, commit: Comm
         context_changes=changes(before, chat.context),
         handoff=rule.target if rule is not None else None,
         tokens=meter.tokens,
-        duration_s=round(time.perf_counter() - started, 6),
+        duration_s=duration_s,
     )
     await commit(number, turn, Checkpoint(number, next_agent, chat.context.data))
     chat.turns.append(turn)
     return end, next_agent or agent
+
+
+def shown_by(
+    chat: Conversation, agent: str, text: str, events: Iterable[Mapping[str, Any]], *, duration_s: float
+) -> TurnSeen:
+    """From what is kept of the turns alone, so that another worker would derive the same."""
+    return TurnSeen(
+        agent=agent,
+        text=text,
+        tool_results=tool_results(events),
+        turns_by_agent=Counter((*(turn.agent for turn in chat.turns), agent)),
+        elapsed_s=sum(turn.duration_s for turn in chat.turns) + duration_s,
+    )
+
+
+def hide_again(chat: Conversation, agent: str) -> None:
+    """A tool is Python and reads the environment itself: what it put into the context is taken out before anybody
+    routes on it, stores it or shows it to a model."""
+    names = take_out(chat.context, chat.suppressed, chat.redactor, fixed=chat.fixed)
+    if names:
+        log.warning("environment_variables_purged", extra={"agent": agent, "names": names})
 
 
 def restore_fixed(chat: Conversation, agent: str) -> None:
@@ -152,13 +186,13 @@ async def ask(chat: Conversation, meter: TurnMeter) -> tuple[str, Sequence[Mappi
     stream = MemoryStream()
     await stream.history.replace(history)
     spec = chat.package.agents[agent]
-    rendered = render_exposed(chat.package.exposed.get(agent, ()), chat.context)
+    rendered = chat.redactor.text(render_exposed(chat.package.exposed.get(agent, ()), chat.context))
     reply = await chat.built.agents[agent].ask(
         question,
         stream=stream,
         # An agent without a prompt gets a blank one: an empty tuple would mean "use your own".
         prompt=tuple(part for part in (spec.system_message, rendered) if part) or (" ",),
-        dependencies={CONTEXT: chat.context, **meter.dependencies()},
+        dependencies={CONTEXT: chat.context, REDACTOR: chat.redactor, **meter.dependencies()},
     )
     if not (reply.body or "").strip():
         raise ModelError("the model sent an empty answer", transient=True)

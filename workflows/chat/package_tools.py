@@ -13,7 +13,7 @@ from typing import Any, cast
 
 from ag2.annotations import Context
 from ag2.context import ConversationContext
-from ag2.events import Condition, ToolCallEvent, ToolResultEvent
+from ag2.events import Condition, ToolCallEvent, ToolResult, ToolResultEvent
 from ag2.middleware import BaseMiddleware
 from ag2.tools.final import FunctionToolSchema
 from ag2.tools.schemas import ToolSchema
@@ -21,12 +21,15 @@ from ag2.tools.tool import Tool as AG2Tool
 from typing_extensions import override
 
 from workflows.chat.tool_functions import MAX_RESULT, ToolFunction, ToolRefused
+from workflows.chat.transcript import FAILED
 from workflows.context.context_variables import ContextVariables
+from workflows.context.redaction import Redactor
 from workflows.context.rendering import as_text
 
 log = logging.getLogger(__name__)
 
 CONTEXT = "unattended.context_variables"
+REDACTOR = "unattended.redactor"
 
 
 class PackageTool(AG2Tool):
@@ -34,15 +37,16 @@ class PackageTool(AG2Tool):
         self.name = tool.name
         self._tool = tool
         self._threads = threads
-        definition = {"name": tool.name, "description": tool.description, "parameters": tool.json_schema()}
-        self._schema = FunctionToolSchema.from_dict({"function": definition})
+        self._definition = {"name": tool.name, "description": tool.description, "parameters": tool.json_schema()}
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "PackageTool":
         return self  # AG2 copies tools per agent; ours hold no state of a run, and a thread pool cannot be copied
 
     @override
     async def schemas(self, context: ConversationContext) -> Iterable[ToolSchema]:
-        return [self._schema]
+        # A default or a docstring is the package's code too, and may hold what that code read.
+        shown = _redactor(context).data(self._definition)
+        return [FunctionToolSchema.from_dict({"function": shown})]
 
     @override
     def register(
@@ -58,26 +62,38 @@ class PackageTool(AG2Tool):
         called = cast("Condition", ToolCallEvent.name == self.name)  # AG2's event fields compare to conditions
         stack.enter_context(context.stream.where(called).sub_scope(execute))
 
-    async def _result(self, event: ToolCallEvent, context: ConversationContext) -> str:
+    async def _result(self, event: ToolCallEvent, context: ConversationContext) -> ToolResult:
         """Text for the model, whatever the tool does: an error is one sentence, the traceback goes to the log."""
         variables: ContextVariables = context.dependencies[CONTEXT]
+        redactor = _redactor(context)  # before anything is cut: half a value is not found
         task = asyncio.current_task()
         try:
-            return _cut(as_text(await self._tool.call(event.serialized_arguments, variables, self._threads)))
+            result = await self._tool.call(event.serialized_arguments, variables, self._threads)
+            return ToolResult(_cut(redactor.text(as_text(result))))
         except ToolRefused as refused:
-            return str(refused)
+            return _failure(redactor.text(str(refused)))
         except asyncio.CancelledError:
             if task is not None and task.cancelling():
                 raise
-            return self._failed(RuntimeError("the tool cancelled itself"))
+            return self._failed(RuntimeError("the tool cancelled itself"), redactor)
         except BaseException as error:  # a package's tool may raise anything, and the run goes on
             if isinstance(error, GeneratorExit) and _running_task() is not task:
                 raise  # nobody raised it: the run itself is closed, and may await no more
-            return self._failed(error)
+            return self._failed(error, redactor)
 
-    def _failed(self, error: BaseException) -> str:
+    def _failed(self, error: BaseException, redactor: Redactor) -> ToolResult:
         log.warning("tool_failed", extra={"tool": self.name, "error": type(error).__name__}, exc_info=error)
-        return f"The tool {self.name} failed: {type(error).__name__}: {_words(error)}"[:500]
+        return _failure(redactor.text(f"The tool {self.name} failed: {type(error).__name__}: {_words(error)}")[:500])
+
+
+def _failure(text: str) -> ToolResult:
+    """Said beside the text: what a tool returns may read like a failure, and be none."""
+    return ToolResult(text, metadata={FAILED: True})
+
+
+def _redactor(context: ConversationContext) -> Redactor:
+    redactor: Redactor = context.dependencies[REDACTOR]
+    return redactor
 
 
 def _running_task() -> "asyncio.Task[Any] | None":

@@ -20,7 +20,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from workflows.chat.errors import ModelError, PackageDefect
 from workflows.chat.meter import meter_of
-from workflows.package.files import read_data_file
+from workflows.package.data_files import read_data_file
 from workflows.package.findings import PackageError
 
 Entry = Mapping[str, Any]

@@ -84,7 +84,7 @@ def _called(function: Callable[..., Any], given: Mapping[str, Any]) -> Any:
 def load_tool_functions(package: Package) -> dict[Tool, ToolFunction]:
     modules: dict[Path, ModuleType] = {}
     loaded = {}
-    for tool in package.tools:
+    for tool in (each for each in package.tools if each.offered):
         if tool.file not in modules:
             modules[tool.file] = _load_module(package, tool.file)
         loaded[tool] = _tool_function(tool, modules[tool.file])

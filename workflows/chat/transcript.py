@@ -4,6 +4,7 @@ An agent sees what the others said as messages with their names, and its own tur
 included. Nothing in a turn is an AG2 object, so that any worker of any later version can go on from it.
 """
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,12 +17,17 @@ from ag2.events import (
     TextInput,
     ToolCallEvent,
     ToolCallsEvent,
+    ToolErrorEvent,
     ToolResult,
     ToolResultEvent,
     ToolResultsEvent,
 )
 
+from workflows.context.fitting import unstorable
+from workflows.context.observing import ToolResult as SeenResult
+
 GO_ON = "Go on."
+FAILED = "unattended.failed"  # among the metadata of a tool's result, which no model sees
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,11 +75,31 @@ def recorded(events: Iterable[BaseEvent]) -> list[dict[str, Any]]:
             calls = [{"id": call.id, "name": call.name, "arguments": call.arguments} for call in event.tool_calls.calls]
             lines.append({"text": None if event.content is None else storable(event.content), "tool_calls": calls})
         elif isinstance(event, ToolResultsEvent):
-            results = [
-                {"id": each.parent_id, "name": each.name or "", "text": _result_text(each)} for each in event.results
-            ]
-            lines.append({"tool_results": results})
+            lines.append({"tool_results": [_result(each) for each in event.results]})
     return lines
+
+
+def _result(event: ToolResultEvent) -> dict[str, Any]:
+    line: dict[str, Any] = {"id": event.parent_id, "name": event.name or "", "text": _result_text(event)}
+    return {**line, "failed": True} if isinstance(event, ToolErrorEvent) or FAILED in event.result.metadata else line
+
+
+def tool_results(events: Iterable[Mapping[str, Any]]) -> tuple[SeenResult, ...]:
+    """What the tools of a turn answered, in order, as triggers see it."""
+    return tuple(
+        SeenResult(each["name"], _value(each["text"]), ok=not each.get("failed"))
+        for line in events
+        for each in line.get("tool_results", ())
+    )
+
+
+def _value(text: str) -> Any:
+    """JSON where it is JSON that a run document can hold, else the text itself."""
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+    return text if unstorable(value) else value
 
 
 def _result_text(event: ToolResultEvent) -> str:

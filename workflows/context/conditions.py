@@ -7,22 +7,28 @@ None: `==`, `!=` and truth work, orderings and `in` are false. Nothing raises at
 
 import ast
 import logging
-import operator
 import re
 import unicodedata
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-_NAME = re.compile(r"\$\{\s*([A-Za-z_][A-Za-z0-9_.]*)\s*\}|\bcontext_variables\.([A-Za-z_][A-Za-z0-9_]*)")
-_QUOTED = re.compile(r"""('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")""")
+from workflows.context.comparing import NO_LENGTH, Comparator, length, ordered, same, within
+
+_NAME = r"[^\W\d]\w*(?:\.\w+)*"
+_VARIABLE = re.compile(rf"\$\{{\s*({_NAME})\s*\}}|\bcontext_variables\.({_NAME})")
+_QUOTED = re.compile(r"""('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")""", re.DOTALL)
+_ESCAPE = re.compile(r"\\(?:x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|(.))", re.DOTALL)
+_ESCAPED = {"n": "\n", "t": "\t", "r": "\r", "\n": "", **{mark: mark for mark in "\\'\""}}
+_NUMBER = re.compile(r"(?<![\w.])\.?\d(?:[eE][+-]|[\w.])*")
+_PLAIN_NUMBER = re.compile(r"(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
+_KEYWORD = re.compile(r"\b(?:AND|OR|NOT)\b")
 _WORDS: Mapping[str, Any] = {
     **dict.fromkeys(("true", "True", "TRUE"), True),
     **dict.fromkeys(("false", "False", "FALSE"), False),
     **dict.fromkeys(("null", "None", "none"), None),
 }
-_KEYWORDS = {"AND": "and", "OR": "or", "NOT": "not"}
-_VARIABLE = "$"  # begins the id of a variable's node: no identifier in a source text can
+_VARIABLE_ID = "$"  # begins the id of a variable's node: no identifier in a source text can
 MAX_LENGTH = 2_000
 MAX_NESTING = 100
 
@@ -38,58 +44,125 @@ class ConditionError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Condition:
+    """`names` as they are written: any of a dotted one's `prefixes` may be the variable."""
+
     text: str
     names: frozenset[str]
     _evaluate: Node
 
     def holds(self, values: Values, *, suppressed: Collection[str] = ()) -> bool:
-        if any(name in suppressed for name in self.names):
+        if any(prefix in suppressed for name in self.names for prefix in prefixes(name)):
             return False
         try:
             return bool(self._evaluate(values))
-        except Exception as error:  # noqa: BLE001 -- a tool may put any object into a context, and any may refuse to be compared
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # noqa: BLE001 -- a tool may put any object into a context, and comparing it may do anything
             log.warning("condition_not_evaluated", extra={"condition": self.text, "error": type(error).__name__})
             return False
+
+
+def prefixes(name: str) -> list[str]:
+    """`a.b.c` may be a name of its own, or `b.c` in `a.b`, or `c` in `b` in `a`."""
+    parts = name.split(".")
+    return [".".join(parts[:count]) for count in range(len(parts), 0, -1)]
+
+
+def looked_up(name: str, values: Values) -> Any:
+    """The variable of just this name; else what the longest part of it that is one holds, by keys of mappings and
+    never by attributes."""
+    for prefix in prefixes(name):
+        if prefix in values:
+            return _walked(values[prefix], name[len(prefix) + 1 :])
+    return None
+
+
+def _walked(value: Any, path: str) -> Any:
+    for key in path.split(".") if path else ():
+        if not isinstance(value, Mapping):
+            return None
+        value = value.get(key)
+    return value
 
 
 def compile_condition(text: str) -> Condition:
     if len(text) > MAX_LENGTH:
         raise ConditionError(f"a condition has at most {MAX_LENGTH} characters")
-    stem = "v"
-    while stem in unicodedata.normalize("NFKC", text):  # as the parser reads names: none of the author's is ours
-        stem += "_"
-    names: dict[str, str] = {}
-    parts = (part if _QUOTED.fullmatch(part) else _prepare(part, names, stem) for part in _QUOTED.split(text.strip()))
     try:
-        node = _node(_parsed("".join(parts), names))
-    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        terms = _Terms(text)
+        node = _node(terms.named(_parsed(terms.source)))
+    except (SyntaxError, ValueError, OverflowError, RecursionError, MemoryError) as error:
         if isinstance(error, ConditionError):
             raise
         raise ConditionError(f"{text!r} is not a condition such as ${{stage}} == 'done'") from None
-    return Condition(text, frozenset(names.values()), node)
+    return Condition(text, frozenset(terms.variables.values()), node)
 
 
-def _prepare(part: str, names: dict[str, str], stem: str) -> str:
-    """`${name}` becomes an identifier before parsing; values never enter the source."""
-    if "#" in part:
-        raise ConditionError("a condition has no comments")
+class _Terms:
+    """Names and texts become identifiers before Python's parser sees anything: what stands in quotes and what a
+    variable holds is never source. `variables` and `texts` say what each identifier stands for."""
 
-    def placeholder(match: re.Match[str]) -> str:
-        identifier = f"{stem}{len(names)}"
-        names[identifier] = match[1] or match[2]
+    def __init__(self, text: str) -> None:
+        self.variables: dict[str, str] = {}
+        self.texts: dict[str, str] = {}
+        self._stem = "v"
+        while self._stem in unicodedata.normalize("NFKC", text):  # as the parser reads names: none of theirs is ours
+            self._stem += "_"
+        parts = _QUOTED.split(text)
+        self.source = "".join(
+            self._placed(self.texts, _unquoted(part)) if index % 2 else self._prepared(part)
+            for index, part in enumerate(parts)
+        ).strip()
+
+    def _placed(self, kind: dict[str, str], term: str) -> str:
+        identifier = f"{self._stem}{len(self.variables) + len(self.texts)}"
+        kind[identifier] = term
         return f" {identifier} "
 
-    part = _NAME.sub(placeholder, part)
-    return re.sub(r"\b(AND|OR|NOT)\b", lambda match: _KEYWORDS[match[0]], part)
+    def _prepared(self, part: str) -> str:
+        if "#" in part:
+            raise ConditionError("a condition has no comments")
+        part = _VARIABLE.sub(lambda match: self._placed(self.variables, _checked(match[1] or match[2])), part)
+        for number in _NUMBER.findall(part):
+            if not _PLAIN_NUMBER.fullmatch(number):
+                raise ConditionError(f"{number!r} is not a number such as 12 or 0.5")
+        return re.sub(r"\s", " ", _KEYWORD.sub(lambda match: match[0].lower(), part))
+
+    def named(self, tree: ast.expr) -> ast.expr:
+        """The tree with the names and texts back in their places, where they are values and no longer source."""
+        named: ast.expr = _Named(self.variables, self.texts).visit(tree)
+        return named
 
 
-def _parsed(source: str, names: Mapping[str, str]) -> ast.expr:
-    tree = ast.parse(source.strip(), mode="eval").body
+class _Named(ast.NodeTransformer):
+    def __init__(self, variables: Mapping[str, str], texts: Mapping[str, str]) -> None:
+        self._variables = variables
+        self._texts = texts
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        if node.id in self._variables:
+            return ast.Name(f"{_VARIABLE_ID}{{{self._variables[node.id]}}}", node.ctx)
+        return ast.Constant(self._texts[node.id]) if node.id in self._texts else node
+
+
+def _checked(name: str) -> str:
+    if any(part.startswith("__") for part in name.split(".")[1:]):
+        raise ConditionError(f"{name!r} is not a name: no part after a dot begins with two underscores")
+    return name
+
+
+def _unquoted(quoted: str) -> str:
+    def character(match: re.Match[str]) -> str:
+        code = match[1] or match[2] or match[3]
+        return chr(int(code, 16)) if code else _ESCAPED.get(match[4], match[0])
+
+    return _ESCAPE.sub(character, quoted[1:-1])
+
+
+def _parsed(source: str) -> ast.expr:
+    tree = ast.parse(source, mode="eval").body
     level: list[ast.AST] = [tree]
     for _ in range(MAX_NESTING):
-        for node in level:
-            if isinstance(node, ast.Name) and node.id in names:
-                node.id = f"{_VARIABLE}{{{names[node.id]}}}"
         level = [child for node in level for child in ast.iter_child_nodes(node)]
     if level:
         raise ConditionError(f"a condition is nested at most {MAX_NESTING} levels deep")
@@ -108,96 +181,57 @@ def _node(tree: ast.expr) -> Node:
             negated = _node(operand)
             return lambda context: not negated(context)
         case ast.Compare(left=left, ops=[op], comparators=[right]):
-            return _comparison(op, _node(left), _node(right))
+            return _comparison(_comparator(op, ast.unparse(tree)), _node(left), _node(right))
+        case ast.Compare():
+            raise ConditionError(f"{ast.unparse(tree)!r} compares more than two things; join two comparisons with and")
         case _:
             return _term(tree)
 
 
 def _term(tree: ast.expr) -> Node:
     match tree:
-        case ast.Name(id=name) if name.startswith(_VARIABLE):
+        case ast.Name(id=name) if name.startswith(_VARIABLE_ID):
             variable = name[2:-1]
-            return lambda context: context.get(variable)
+            return lambda context: looked_up(variable, context)
         case ast.Name(id=name) if name in _WORDS:
             return lambda _: _WORDS[name]
-        case ast.Constant(value=value) if value is None or isinstance(value, str | int | float | bool):
+        case ast.Constant(value=bool() | None | int() | float() | str() as value):
             return lambda _: value
-        case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=value)) if isinstance(value, int | float):
-            return lambda _: -value
+        case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() | float() as number)) if not isinstance(
+            number, bool
+        ):
+            return lambda _: -number
         case ast.List(elts=elements) | ast.Tuple(elts=elements):
             items = [_node(element) for element in elements]
             return lambda context: [item(context) for item in items]
         case ast.Call(func=ast.Name(id="len"), args=[argument], keywords=[]):
-            return _length(_node(argument))
+            measured = _node(argument)
+            return lambda context: length(measured(context))
         case _:
             raise ConditionError(f"{ast.unparse(tree)!r} is not allowed in a condition")
 
 
-class _NoLength:
-    """The length of what has none: every comparison with it is false, `!=` too, and it is not true."""
-
-    def __bool__(self) -> bool:
-        return False
-
-
-_NO_LENGTH = _NoLength()
-
-
-def _length(argument: Node) -> Node:
-    def length(context: Values) -> int | _NoLength:
-        value = argument(context)
-        return len(value) if isinstance(value, str | list | tuple | Mapping | set | frozenset) else _NO_LENGTH
-
-    return length
-
-
-_ORDERINGS: Mapping[type[ast.cmpop], Callable[[Any, Any], bool]] = {
-    ast.Lt: operator.lt,
-    ast.LtE: operator.le,
-    ast.Gt: operator.gt,
-    ast.GtE: operator.ge,
-}
-
-
-def _comparison(op: ast.cmpop, left: Node, right: Node) -> Node:
-    compare = _comparator(op)
-
+def _comparison(compare: Comparator, left: Node, right: Node) -> Node:
     def compared(context: Values) -> bool:
         sides = left(context), right(context)
-        return not any(side is _NO_LENGTH for side in sides) and compare(*sides)
+        return not any(side is NO_LENGTH for side in sides) and compare(*sides)
 
     return compared
 
 
-def _comparator(op: ast.cmpop) -> Callable[[Any, Any], bool]:
-    if isinstance(op, ast.Eq | ast.Is):
-        return _same
-    if isinstance(op, ast.NotEq | ast.IsNot):
-        return lambda left, right: not _same(left, right)
-    if isinstance(op, ast.In):
-        return lambda item, container: _contains(container, item) is True
-    if isinstance(op, ast.NotIn):
-        return lambda item, container: _contains(container, item) is False
-    ordering = _ORDERINGS[type(op)]  # the grammar has no other comparison
-    return lambda left, right: _ordered(ordering, left, right)
+def _comparator(op: ast.cmpop, said: str) -> Comparator:
+    match op:
+        case ast.Eq() | ast.Is():
+            return same
+        case ast.NotEq() | ast.IsNot():
+            return lambda left, right: not same(left, right)
+        case ast.In():
+            return lambda item, container: within(item, container) is True
+        case ast.NotIn():
+            return lambda item, container: within(item, container) is False
+        case _:
+            symbol = _ORDERINGS[type(op)]  # the grammar has no other comparison
+            return lambda left, right: ordered(symbol, left, right, said=said)
 
 
-def _same(left: Any, right: Any) -> bool:
-    """Strict: the text "true" is not true, and 1 is not True."""
-    if isinstance(left, bool) != isinstance(right, bool):
-        return False
-    return bool(left == right)
-
-
-def _contains(container: Any, item: Any) -> bool | None:
-    try:
-        return item in container
-    except TypeError:
-        return None
-
-
-def _ordered(ordering: Callable[[Any, Any], bool], left: Any, right: Any) -> bool:
-    try:
-        return bool(ordering(left, right))
-    except TypeError:
-        return False
+_ORDERINGS: Mapping[type[ast.cmpop], str] = {ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">="}

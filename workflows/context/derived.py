@@ -1,48 +1,48 @@
-"""Derived variables: flip state when an agent says something, before the routing of the same turn."""
+"""Derived variables: flip state when a turn shows what they wait for, before the routing of the same turn."""
 
 import copy
 import json
-import logging
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-import regex
-
 from workflows.context.context_variables import ContextVariables
-from workflows.package.models import AgentText, Variable
+from workflows.context.facts import FIXED_NAMES
+from workflows.context.fitting import fitted
+from workflows.context.observing import Fired, Transition, TurnSeen, Unset, captured_group
+from workflows.context.value_types import ValueType, same
+from workflows.package.models import Variable
+from workflows.package.sources import StateSource
 
-log = logging.getLogger(__name__)
 
-MATCH_TIMEOUT_S = 0.25
-MAX_MATCHED_LENGTH = 20_000  # a pattern sees at most this much of a reply
-
-
-def derive(variables: Iterable[Variable], context: ContextVariables, *, agent: str, text: str) -> dict[str, Any]:
-    """Applies what matches; returns what changed. Applying it again changes nothing more."""
+def derive(variables: Iterable[Variable], context: ContextVariables, turn: TurnSeen) -> dict[str, Any]:
+    """Applies what fires; returns what changed. A turn moves a variable one step, however many guards it would pass
+    one after another. Applied again it changes nothing more, unless a guard tells the two times apart."""
     changed: dict[str, Any] = {}
     for variable in variables:
-        values = [each.value for each in variable.triggers if each.agent == agent and matches(each, text)]
-        if values and context.get(variable.name) != values[-1]:  # of several that match, the last one written holds
-            changed[variable.name] = copy.deepcopy(values[-1])
+        if not isinstance(variable.source, StateSource) or variable.name in FIXED_NAMES:
+            continue
+        before = context.get(variable.name)
+        fired = [
+            _value(each, found, variable.type)
+            for each in variable.source.transitions
+            if _guard_holds(each, before) and (found := each.trigger.fires(turn)) is not None
+        ]
+        if fired and not same(before, fired[-1]):  # of several that fire, the last one written holds
+            changed[variable.name] = copy.deepcopy(fired[-1])
             context.set(variable.name, changed[variable.name])
     return changed
 
 
-def matches(trigger: AgentText, text: str) -> bool:
-    if trigger.equals is not None:
-        return text.strip().lower() == trigger.equals.strip().lower()
-    if trigger.contains is not None:
-        return trigger.contains.lower() in text.lower()
-    return _found(trigger.regex or "", text[:MAX_MATCHED_LENGTH])
+def _guard_holds(transition: Transition, value: Any) -> bool:
+    return isinstance(transition.from_, Unset) or same(value, transition.from_)
 
 
-def _found(pattern: str, text: str) -> bool:
-    """All runs of a process share one loop: a pattern that backtracks without end must not stop it."""
-    try:
-        return regex.search(pattern, text, regex.IGNORECASE, timeout=MATCH_TIMEOUT_S) is not None
-    except TimeoutError:
-        log.warning("pattern_timed_out", extra={"pattern": pattern[:100], "characters": len(text)})
-        return False
+def _value(transition: Transition, fired: Fired, to: ValueType) -> Any:
+    """Typed as the variable is, where there is one way to: an answer may say "true" and mean it."""
+    if isinstance(transition.to, Unset):
+        return fitted(fired.value, to)
+    captured = captured_group(transition.to)
+    return transition.to if captured is None else fitted(fired.groups[captured - 1], to)
 
 
 def snapshot(context: Mapping[str, Any]) -> dict[str, str]:

@@ -1,76 +1,40 @@
-"""Loading the context of a run: base facts, inputs, environment, constants, database, state.
+"""Loads the context of a run: facts, inputs, environment, defaults, then what is read, then what is computed.
 
-What a run may not see is never fetched: in production the caller passes no environment at all, and the
-names of the variables that would have come from it are remembered, so that conditions on them are false.
+Production: environment variables are suppressed at load and purged again before the chat. A condition that
+names one is false as a whole (`conditions`), so loading reports their names instead of inventing values.
+All that is missing is said together, and a run without a required value ends before any model call.
 """
 
-import asyncio
-import copy
-import json
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from workflows.context.coercion import coerce_text
+from workflows.context.bounds import TooLargeError, check_context_size
+from workflows.context.computing import recompute
 from workflows.context.context_variables import ContextVariables
-from workflows.context.queries import QueryError, fill_query
+from workflows.context.documents import ReadDocument
+from workflows.context.external.reader import no_external_reads
+from workflows.context.facts import FIXED_NAMES, RunFacts
+from workflows.context.missing import ContextError, settle
+from workflows.context.plain_values import BASE_FLAGS, base_flags, plain_values, query_facts, read_inputs
+from workflows.context.reads import Readers, ReadExternal, read_values
 from workflows.package.models import Package, Variable
 
 log = logging.getLogger(__name__)
 
-READ_DEADLINE_S = 10.0
-MAX_VALUE_BYTES = 256 * 1024
-BASE_FLAGS: Mapping[str, tuple[str, bool]] = {
-    "context_aware": ("CONTEXT_AWARE", True),
-    "monetization_enabled": ("MONETIZATION_ENABLED", False),
-}
-
-# (database, collection, query, fields) -> the newest matching document, or None
-ReadDocument = Callable[[str, str, Mapping[str, Any], tuple[str, ...]], Awaitable[Mapping[str, Any] | None]]
-
-
-class ContextUnavailableError(Exception):
-    """A source did not answer in time. Another attempt may find it well; going on without would be a guess."""
-
-
-class ReadRefusedError(Exception):
-    """The database refused this read, and would refuse it again; the text says why."""
-
-
-class ContextError(Exception):
-    """A required value is missing: the run fails before any model call. The text names variable and source."""
-
-
-@dataclass(frozen=True, slots=True)
-class RunFacts:
-    run_id: str
-    app_id: str
-    user_id: str | None
-    chat_id: str
-    workflow: str
-    trigger: Mapping[str, Any]
-
-    def base_values(self) -> dict[str, Any]:
-        return {
-            "app_id": self.app_id,
-            "enterprise_id": self.app_id,
-            "user_id": self.user_id,
-            "chat_id": self.chat_id,
-            "workflow_name": self.workflow,
-            "run_id": self.run_id,
-            "trigger": dict(self.trigger),
-        }
+SCHEMA_KINDS = frozenset({"db", "entity"})
 
 
 @dataclass(frozen=True, slots=True)
 class ContextSources:
     """Where values come from. `environment` is empty in production."""
 
-    environment: Mapping[str, str]
+    environment: Mapping[str, str] = field(repr=False)
     production: bool
     include_schema: bool
     read_document: ReadDocument = field(repr=False)
+    read_external: ReadExternal = field(default=no_external_reads, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,20 +46,35 @@ class RunContext:
 async def load_context(
     package: Package, facts: RunFacts, payload: Mapping[str, Any], sources: ContextSources
 ) -> RunContext:
-    base = facts.base_values()
-    inputs = _inputs(package, payload)
     suppressed = suppressed_names(package, production=sources.production)
     if suppressed:
         log.info("environment_variables_suppressed", extra={"run_id": facts.run_id, "names": sorted(suppressed)})
-    values: dict[str, Any] = {} if sources.production else _base_flags(sources.environment)
-    values |= inputs
-    for variable in package.variables.values():
-        if variable.name not in suppressed and variable.name not in base and variable.kind != "db":
-            values[variable.name] = _plain_value(variable, payload, sources.environment)
-    if sources.include_schema:
-        values |= await _database_values(package, {**inputs, **base}, sources.read_document, run_id=facts.run_id)
+    wanted = _wanted(package, suppressed, include_schema=sources.include_schema)
+    base = facts.base_values()
+    flags = {} if sources.production else base_flags(sources.environment)
+    inputs, missing_inputs = read_inputs(package, payload)
+    plain, missing_plain = plain_values(wanted, payload, inputs, sources.environment)
+    supplied = query_facts(package, payload, inputs, base)
+    readers = Readers(facts.app_id, supplied, sources.read_document, sources.read_external)
+    read, missing_reads = await read_values(wanted, readers)
+    settle([*missing_inputs, *missing_plain, *missing_reads], run_id=facts.run_id)
     # Last: whose run this is comes from the run, whatever a payload or a package calls by the same name.
-    return RunContext(purged({**values, **base}, suppressed, run_id=facts.run_id), suppressed)
+    context = purged({**flags, **inputs, **plain, **read, **base}, suppressed, run_id=facts.run_id)
+    recompute(package, context, suppressed)
+    try:
+        check_context_size(context)
+    except TooLargeError as error:
+        raise ContextError(str(error)) from None
+    return RunContext(context, suppressed)
+
+
+def _wanted(package: Package, suppressed: frozenset[str], *, include_schema: bool) -> list[Variable]:
+    left_out = suppressed | FIXED_NAMES
+    return [
+        variable
+        for name, variable in package.variables.items()
+        if name not in left_out and (include_schema or variable.kind not in SCHEMA_KINDS)
+    ]
 
 
 def suppressed_names(package: Package, *, production: bool) -> frozenset[str]:
@@ -110,91 +89,3 @@ def purged(values: Mapping[str, Any], suppressed: frozenset[str], *, run_id: str
     if leaked:
         log.warning("environment_variables_purged", extra={"run_id": run_id, "names": leaked})
     return ContextVariables({name: value for name, value in values.items() if name not in suppressed})
-
-
-def _base_flags(environment: Mapping[str, str]) -> dict[str, Any]:
-    return {
-        name: default if environment.get(variable) is None else coerce_text(environment[variable], "boolean")
-        for name, (variable, default) in BASE_FLAGS.items()
-    }
-
-
-def _inputs(package: Package, payload: Mapping[str, Any]) -> dict[str, Any]:
-    """Declared inputs only: an undeclared field of a payload reaches neither a prompt nor a query."""
-    values = {}
-    for name, spec in package.orchestrator.inputs.items():
-        value = _supplied(payload, name, spec.get("default"))
-        if value is None and spec.get("required"):
-            raise ContextError(f"the input {name} is required and the trigger did not supply it")
-        values[name] = value
-    return values
-
-
-def _supplied(payload: Mapping[str, Any], name: str, default: Any) -> Any:
-    """null is what a mapping gives for a field that an event lacks. A default is copied: tools change values in
-    place, and the package's own is shared by all runs of all apps."""
-    value = payload.get(name)
-    return copy.deepcopy(default) if value is None else value
-
-
-def _plain_value(variable: Variable, payload: Mapping[str, Any], environment: Mapping[str, str]) -> Any:
-    if variable.kind == "env":
-        return _environment_value(variable, environment)
-    if variable.kind == "runtime":
-        value = _supplied(payload, variable.name, variable.default)
-        if value is None and variable.required:
-            raise ContextError(f"the runtime variable {variable.name} is required and the trigger did not supply it")
-        return value
-    return copy.deepcopy(variable.default)
-
-
-def _environment_value(variable: Variable, environment: Mapping[str, str]) -> Any:
-    text = environment.get(variable.env_var or "")
-    if text is None:
-        if variable.required and variable.default is None:
-            raise ContextError(f"{variable.name} is required and {variable.env_var} is not set")
-        return copy.deepcopy(variable.default)
-    try:
-        return coerce_text(text, variable.type)
-    except ValueError:
-        raise ContextError(f"{variable.env_var} (for {variable.name}) is not of type {variable.type}") from None
-
-
-async def _database_values(
-    package: Package, facts: Mapping[str, Any], read: ReadDocument, *, run_id: str
-) -> dict[str, Any]:
-    wanted = [each for each in package.variables.values() if each.kind == "db"]
-    values = await asyncio.gather(*(_database_value(each, facts, read, run_id=run_id) for each in wanted))
-    return {variable.name: value for variable, value in zip(wanted, values, strict=True)}
-
-
-async def _database_value(variable: Variable, facts: Mapping[str, Any], read: ReadDocument, *, run_id: str) -> Any:
-    """One field gives its value, several give a mapping."""
-    source = f"{variable.name} from {variable.database}.{variable.collection}"
-    try:
-        query = fill_query(variable.query, facts)
-        async with asyncio.timeout(READ_DEADLINE_S):
-            document = await read(variable.database or "", variable.collection or "", query, variable.fields)
-        text = json.dumps(_projected(variable, document), default=str)
-        if len(text) > MAX_VALUE_BYTES:
-            raise QueryError(f"the value is larger than {MAX_VALUE_BYTES // 1024} KB; name narrower fields")
-        # Plain JSON from the first turn on, as it is after a checkpoint: dates and ids as text.
-        value = json.loads(text)
-    except TimeoutError:
-        raise ContextUnavailableError(f"{source}: no answer within {READ_DEADLINE_S:.0f} s") from None
-    except (QueryError, ReadRefusedError) as error:
-        if variable.required:
-            raise ContextError(f"{source}: {error}") from None
-        log.warning("context_value_missing", extra={"run_id": run_id, "source": source, "reason": str(error)})
-        return copy.deepcopy(variable.default)
-    if value is None and variable.required:
-        raise ContextError(f"{source}: no document matches")
-    return copy.deepcopy(variable.default) if value is None else value
-
-
-def _projected(variable: Variable, document: Mapping[str, Any] | None) -> Any:
-    if document is None:
-        return None
-    if len(variable.fields) == 1:
-        return document.get(variable.fields[0])
-    return {name: document.get(name) for name in variable.fields}

@@ -1,4 +1,5 @@
-"""Query templates: run facts and declared inputs go into a MongoDB query as scalars, never as operators."""
+"""Queries: run facts and declared inputs enter a MongoDB query as scalars, never as operators, and every query is
+kept within the documents of its own app."""
 
 import re
 from collections.abc import Mapping
@@ -7,8 +8,13 @@ from typing import Any
 from bson import ObjectId
 from bson.errors import InvalidId
 
-_PLACEHOLDER = re.compile(r"\{\{\s*(?:runtime\.)?([A-Za-z_][A-Za-z0-9_]*)\s*\}\}|\$\{\s*([A-Za-z_][A-Za-z0-9_]*)\s*\}")
+_NAME = r"\s*(?:runtime\.)?([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*)\s*"
+PLACEHOLDER = re.compile(rf"\{{\{{{_NAME}\}}\}}|\$\{{{_NAME}\}}", re.ASCII)
 TENANT_NAMES = frozenset({"app_id", "enterprise_id"})
+# JavaScript that would run on the database server, with its rights and its time.
+SERVER_CODE = frozenset({"$where", "$function", "$accumulator"})
+# What stands under these is an expression, a pattern or a schema: a text such as "$card" is not data there.
+_NOT_DATA = SERVER_CODE | {"$expr", "$regex", "$options", "$jsonSchema"}
 
 
 class QueryError(ValueError):
@@ -16,8 +22,9 @@ class QueryError(ValueError):
 
 
 def placeholders(template: Any) -> set[str]:
+    """The facts that a template needs: of `{{order.id}}` it is order, whose key id is taken."""
     if isinstance(template, str):
-        return {match[1] or match[2] for match in _PLACEHOLDER.finditer(template)}
+        return {(match[1] or match[2]).partition(".")[0] for match in PLACEHOLDER.finditer(template)}
     if isinstance(template, Mapping):
         return set().union(*(placeholders(value) for value in template.values()), set())
     if isinstance(template, list):
@@ -26,31 +33,55 @@ def placeholders(template: Any) -> set[str]:
 
 
 def fill_query(template: Mapping[str, Any], facts: Mapping[str, Any]) -> dict[str, Any]:
-    filled = {key: _fill(value, facts) for key, value in template.items()}
+    filled: dict[str, Any] = _fill(template, facts)
     if "_id" in filled:
-        filled["_id"] = _id_condition(filled["_id"])
+        filled["_id"] = id_condition(filled["_id"])
     return filled
 
 
-def _fill(value: Any, facts: Mapping[str, Any]) -> Any:
+def _fill(value: Any, facts: Mapping[str, Any], *, within: str | None = None) -> Any:
+    """`within` is the operator above that does not take data."""
     if isinstance(value, str):
-        return _fill_text(value, facts)
+        return _fill_text(value, facts, within=within)
     if isinstance(value, Mapping):
-        return {key: _fill(item, facts) for key, item in value.items()}
+        return {
+            _plain_key(key): _fill(item, facts, within=key if key in _NOT_DATA else within)
+            for key, item in value.items()
+        }
     if isinstance(value, list):
-        return [_fill(item, facts) for item in value]
+        return [_fill(item, facts, within=within) for item in value]
     return value
 
 
-def _fill_text(text: str, facts: Mapping[str, Any]) -> Any:
-    whole = _PLACEHOLDER.fullmatch(text)
+def _plain_key(key: Any) -> Any:
+    """A filled key could be an operator."""
+    if placeholders(key):
+        raise QueryError(f"the key {key!r} holds a placeholder; only values are filled")
+    return key
+
+
+def _fill_text(text: str, facts: Mapping[str, Any], *, within: str | None) -> Any:
+    if within is not None and (names := placeholders(text)):
+        raise QueryError(
+            f"{', '.join(sorted(names))} stands inside {within}, where it would not be read as plain data; "
+            "compare a field with it instead"
+        )
+    whole = PLACEHOLDER.fullmatch(text)
     if whole:  # the value keeps its type
         return _scalar(whole[1] or whole[2], facts)
-    return _PLACEHOLDER.sub(lambda match: str(_scalar(match[1] or match[2], facts)), text)
+    return PLACEHOLDER.sub(lambda match: str(_scalar(match[1] or match[2], facts)), text)
+
+
+def fact(name: str, facts: Mapping[str, Any]) -> Any:
+    """`order.id` is the key id of the mapping order; None where there is none."""
+    value: Any = facts
+    for part in name.split("."):
+        value = value.get(part) if isinstance(value, Mapping) else None
+    return value
 
 
 def _scalar(name: str, facts: Mapping[str, Any]) -> Any:
-    value = facts.get(name)
+    value = fact(name, facts)
     if value is None:
         raise QueryError(f"{name} has no value in this run")
     # A mapping such as {"$ne": null} from a payload would be an operator.
@@ -59,11 +90,40 @@ def _scalar(name: str, facts: Mapping[str, Any]) -> Any:
     return value
 
 
-def _id_condition(value: Any) -> Any:
+def id_condition(value: Any) -> Any:
     """Payloads carry object ids as text: match the text and the id it may stand for."""
     if not isinstance(value, str):
         return value
+    both = _text_and_id(value)
+    return {"$in": both} if len(both) > 1 else value
+
+
+def _text_and_id(text: str) -> list[Any]:
     try:
-        return {"$in": [value, ObjectId(value)]}
+        return [text, ObjectId(text)]
     except InvalidId:
-        return value
+        return [text]
+
+
+def tenant_scope(app_id: str) -> dict[str, Any]:
+    """What this app may read: its own documents, and those that say no owner. `app_id` decides, and where a
+    document has none, its older name `enterprise_id`."""
+    own = _text_and_id(app_id)
+    return {"$or": [{"app_id": {"$in": own}}, {"app_id": None, "enterprise_id": {"$in": [*own, None]}}]}
+
+
+def owned_by(app_id: str) -> dict[str, Any]:
+    """What this app may write: its own documents only. One that says no owner is everybody's to read, so that a
+    write by one app would be seen by all others."""
+    own = _text_and_id(app_id)
+    return {"$or": [{"app_id": {"$in": own}}, {"app_id": None, "enterprise_id": {"$in": own}}]}
+
+
+def server_code(query: Any) -> str | None:
+    """The first operator in a query that would run code on the server."""
+    if isinstance(query, Mapping):
+        named = next((key for key in query if key in SERVER_CODE), None)
+        return named or next(filter(None, map(server_code, query.values())), None)
+    if isinstance(query, list | tuple):
+        return next(filter(None, map(server_code, query)), None)
+    return None

@@ -1,10 +1,17 @@
-"""Rendering: the variables an agent may see, as a section of its system prompt, anew every turn."""
+"""Rendering: the variables an agent may see, as a section of its system prompt, anew every turn.
+
+Values are data, whoever sent them: nothing in one is formatted or looked up, and one value is one line, so that
+none can look like another variable or like a section of the prompt.
+"""
 
 import json
+import re
 from collections.abc import Collection, Mapping
 from typing import Any
 
 MAX_RENDERED = 8_000
+# All that str.splitlines takes for the end of a line.
+_LINE_ENDS = re.compile("[\n\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029]")
 
 
 def render_exposed(names: Collection[str], values: Mapping[str, Any]) -> str:
@@ -15,6 +22,9 @@ def render_exposed(names: Collection[str], values: Mapping[str, Any]) -> str:
 
 def _shown(value: Any) -> str:
     text = as_text(value)
+    if isinstance(value, str) and _LINE_ENDS.search(text):
+        text = json.dumps(text, ensure_ascii=False)  # in quotes, as a reader of code knows it
+    text = _LINE_ENDS.sub(lambda match: f"\\u{ord(match[0]):04x}", text)  # what JSON and Python leave as it is
     return text if len(text) <= MAX_RENDERED else f"{text[:MAX_RENDERED]}… (cut)"
 
 

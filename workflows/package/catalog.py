@@ -8,20 +8,24 @@ import logging
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
-from workflows.package.files import content_files, is_package
-from workflows.package.findings import Finding, PackageError
-from workflows.package.loader import load_package
+from workflows.package.files import is_package, looks_like_package
+from workflows.package.findings import Finding
+from workflows.package.loader import Inspection, inspect_package
 from workflows.package.models import Package
+from workflows.package.tree import Stamp, read_tree
 
 log = logging.getLogger(__name__)
+log.addHandler(logging.NullHandler())  # a command sets up no log: it says itself what it finds refused
 
 LIBRARY = Path(__file__).resolve().parent.parent / "library"
 CHECK_INTERVAL_S = 1.0
+SETTLE_S = 0.5
 KEPT_VERSIONS = 256  # a package in normal form is small; runs in progress may still go by an old one
 
-Fingerprint = tuple[tuple[str, int, int, int], ...]
+Fingerprint = tuple[Stamp, ...]
 
 
 def package_directories(configured: Sequence[Path]) -> tuple[Path, ...]:
@@ -34,23 +38,26 @@ def package_directories(configured: Sequence[Path]) -> tuple[Path, ...]:
     return (LIBRARY,)
 
 
+def folders_in(directory: Path) -> list[Path]:
+    """A directory may be a package itself or hold packages; a broken package is one too."""
+    if is_package(directory):
+        return [directory]
+    held = [each for each in sorted(directory.iterdir()) if looks_like_package(each)] if directory.is_dir() else []
+    return held or ([directory] if looks_like_package(directory) else [])
+
+
 def package_folders(directories: Sequence[Path]) -> list[Path]:
-    """A directory may be a package itself or hold packages. Resolved, as packages know their own folders."""
-    found: dict[Path, None] = {}
-    for directory in directories:
-        if is_package(directory):
-            found[directory.resolve()] = None
-        elif directory.is_dir():
-            found |= {folder.resolve(): None for folder in sorted(directory.iterdir()) if is_package(folder)}
-    return list(found)
+    """Of all directories, each once. Resolved, as packages know their own folders."""
+    return list(dict.fromkeys(folder.resolve() for directory in directories for folder in folders_in(directory)))
 
 
-def _fingerprint(folder: Path) -> Fingerprint:
-    return tuple(
-        (name, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_size)  # ctime: a file may become readable, nothing else
-        for name, path in content_files(folder)
-        for stat in (path.stat(),)
-    )
+def name_taken(name: str, holder: Path, *, file: str) -> Finding:
+    message = f"the name {name} is already taken by {holder}; give one of them another workflow_name"
+    return Finding("error", "name_taken", file, "workflow_name", message)
+
+
+def _is_young(written_ns: int) -> bool:
+    return time.time_ns() - written_ns < SETTLE_S * 1e9
 
 
 class Catalog:
@@ -59,22 +66,26 @@ class Catalog:
         self._fingerprints: dict[Path, Fingerprint] = {}
         self._packages: dict[str, Package] = {}
         self._earlier: dict[tuple[str, str], Package] = {}
-        self._refused: dict[str, tuple[Finding, ...]] = {}
+        self._inspections: dict[Path, Inspection] = {}
         self._wanted: dict[Path, str] = {}  # a name that another folder holds, by the folder that wants it
+        self._waiting: set[Path] = set()  # changed so lately that they are read at the next look
+        self._at_once = False
         self._checked_at = float("-inf")
         self._looking = threading.Lock()  # a worker asks from many threads
 
     def packages(self) -> Mapping[str, Package]:
         """Usable packages by workflow name, at most a second old."""
         with self._looking:
-            if time.monotonic() - self._checked_at >= CHECK_INTERVAL_S:
+            interval_s = SETTLE_S if self._waiting else CHECK_INTERVAL_S
+            if time.monotonic() - self._checked_at >= interval_s:
                 self._refresh()
                 self._checked_at = time.monotonic()
             return self._packages
 
     def look_again(self) -> None:
-        """The next question reads the directories, however recent the last look."""
+        """The next question reads the directories, however recent the last look or an edit."""
         with self._looking:
+            self._at_once = True
             self._checked_at = float("-inf")
 
     def get(self, workflow: str, *, version: str | None = None) -> Package | None:
@@ -85,26 +96,49 @@ class Catalog:
     @property
     def refused(self) -> Mapping[str, tuple[Finding, ...]]:
         """Why a folder is not used, by its path; a name that is also in `packages()` keeps its last good version."""
+        return {str(each.folder): each.obstacles for each in self.inspections() if each.obstacles}
+
+    def inspections(self) -> Sequence[Inspection]:
+        """Every package folder as it is on disk now, usable or not."""
         self.packages()
-        return self._refused
+        return tuple(self._inspections.values())
+
+    def why_not_started(self, workflow: str) -> str | None:
+        """What to tell somebody who wants a workflow that is here, but not in `packages()`."""
+        found = next((each for each in self.inspections() if each.name == workflow and each.obstacles), None)
+        if found is None:
+            return None
+        first, more = found.obstacles[0], len(found.obstacles) - 1
+        rest = f" (and {more} more)" if more else ""
+        return f"{workflow} is not started: {first}{rest}; see `unattended validate {found.folder}`"
 
     def _refresh(self) -> None:
         folders = package_folders(self.directories)
         for gone in set(self._fingerprints) - set(folders):
             del self._fingerprints[gone]
             self._wanted.pop(gone, None)
-            self._refused.pop(str(gone), None)
+            self._waiting.discard(gone)
+            self._inspections = {folder: each for folder, each in self._inspections.items() if folder != gone}
             self._packages = {name: each for name, each in self._packages.items() if each.folder != gone}
         for folder in folders:
-            try:
-                seen = _fingerprint(folder)
-            except FileNotFoundError:  # vanished while we looked: the next look sees the end of the edit
-                continue
-            except OSError as error:  # stays so: loading says why, once for each reason
-                seen = ((str(error), 0, 0, 0),)
-            if self._fingerprints.get(folder) != seen or self._name_is_free(folder):
+            seen = read_tree(folder).fingerprint
+            changed = self._fingerprints.get(folder) != seen and self._is_settled(folder, seen)
+            if changed or self._name_is_free(folder):
                 self._fingerprints[folder] = seen
                 self._reload(folder)
+        self._at_once = False
+
+    def _is_settled(self, folder: Path, seen: Fingerprint) -> bool:
+        """A file that was written this very moment may be half of what its author means: it waits for the next look."""
+        before = self._fingerprints.get(folder)
+        if before is None or self._at_once or folder in self._waiting:
+            self._waiting.discard(folder)
+            return True
+        changed = set(seen) - set(before)  # empty when a file is gone, which nobody knows the time of
+        if changed and not _is_young(max(ctime_ns for _, _, ctime_ns, _ in changed)):
+            return True
+        self._waiting.add(folder)
+        return False
 
     def _name_is_free(self, folder: Path) -> bool:
         """The folder that held the name this one wants is gone or has another name now."""
@@ -112,32 +146,24 @@ class Catalog:
 
     def _reload(self, folder: Path) -> None:
         self._wanted.pop(folder, None)
-        try:
-            package = load_package(folder)
-        except PackageError as error:
-            self._refuse(folder, (error.finding,))
-            return
-        holder = self._packages.get(package.name)
-        if package.refused:
-            self._refuse(folder, tuple(each for each in package.findings if each.level == "error"))
-        elif holder is not None and holder.folder != folder:
-            clash = (
-                f"the name {package.name} is already taken by {holder.folder}; give one of them another workflow_name"
-            )
+        inspection = inspect_package(folder)
+        package = inspection.package
+        holder = self._packages.get(inspection.name)
+        if package is not None and not inspection.obstacles and holder is not None and holder.folder != folder:
             self._wanted[folder] = package.name
-            self._refuse(folder, (Finding("error", "name_taken", "orchestrator", "workflow_name", clash),))
-        else:
-            stale = {name: each for name, each in self._packages.items() if each.folder != folder}
-            self._packages = {**stale, package.name: package}
-            self._keep(package)
-            self._refused.pop(str(folder), None)
-            log.info("package_loaded", extra={"workflow": package.name, "version": package.version})
+            clash = name_taken(package.name, holder.folder, file=package.file_names["orchestrator"])
+            inspection = replace(inspection, findings=(clash, *inspection.findings))
+        self._inspections = {**self._inspections, folder: inspection}
+        if package is None or inspection.obstacles:
+            said = [str(each) for each in inspection.obstacles]
+            log.error("package_refused", extra={"folder": str(folder), "findings": said})
+            return
+        stale = {name: each for name, each in self._packages.items() if each.folder != folder}
+        self._packages = {**stale, package.name: package}
+        self._keep(package)
+        log.info("package_loaded", extra={"workflow": package.name, "version": package.version})
 
     def _keep(self, package: Package) -> None:
         self._earlier[package.name, package.version] = package
         while len(self._earlier) > KEPT_VERSIONS:
             del self._earlier[next(iter(self._earlier))]
-
-    def _refuse(self, folder: Path, findings: tuple[Finding, ...]) -> None:
-        self._refused[str(folder)] = findings
-        log.error("package_refused", extra={"folder": str(folder), "findings": [str(each) for each in findings]})

@@ -1,16 +1,14 @@
-"""Package files: finds them, reads JSON and YAML, unwraps what authors wrap."""
+"""Package files: finds them, reads each on its own, unwraps what authors wrap."""
 
-import hashlib
-import json
 import os
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import yaml
-
-from workflows.package.findings import Finding, PackageError
+from workflows.package.data_files import read_document
+from workflows.package.findings import Finding, Findings, PackageError
+from workflows.package.yaml_events import Note, read_yaml
 
 STEMS = (
     "orchestrator",
@@ -23,44 +21,76 @@ STEMS = (
     "hooks",
     "middleware",
     "triggers",
-    "ui_config",
 )
+NEEDED = ("orchestrator", "agents")
+FIRST_ERA = "workflow"  # one file with everything, its agents in Python
+SCREENS = "ui_config"
+TASK_BATCHES = "extended_orchestration/task_batches"
 SUFFIXES = (".yaml", ".yml", ".json")
 SHARED = "_shared"  # beside a package; the one place outside of it that its tools may come from
-MAX_FILE_BYTES = 5 * 1024 * 1024
-MAX_EXPANDED = 2 * MAX_FILE_BYTES  # characters and nodes once every alias is written out
+# Beside packages and never one, whatever lies in them.
+_NO_PACKAGES = frozenset({SHARED, "_pack", "__pycache__"})
+
+# A bare list is the list that its file is named after.
+_BARE_LISTS = {
+    **{stem: stem for stem in ("agents", "tools", "hooks", "triggers")},
+    "context_variables": "definitions",
+    "handoffs": "handoff_rules",
+    "transition_graph": "transition_rules",
+    "middleware": "prompt_middleware",
+}
+# What is inside of `{"tools": {...}}` must look like the body, since the entries of a list have names too.
+_WRAPPED = {
+    "tools": ("tools", "lifecycle_tools", "backend_tools", "ui_tools"),
+    "hooks": ("hooks", "prompt_middleware"),
+    "middleware": ("hooks", "prompt_middleware"),
+    "triggers": ("triggers",),
+}
 
 
 @dataclass(frozen=True, slots=True)
 class PackageFile:
+    """`readable`: else there is a finding that says why not, and `body` is empty."""
+
     name: str
     body: Any
+    readable: bool = True
 
 
 def is_package(folder: Path) -> bool:
-    return folder.is_dir() and all(_candidates(folder, stem) for stem in ("orchestrator", "agents"))
+    return folder.is_dir() and all(_candidates(folder, stem) for stem in NEEDED)
 
 
-def read_package_files(folder: Path) -> dict[str, PackageFile]:
-    return {stem: found for stem in STEMS if (found := _read_stem(folder, stem)) is not None}
+def looks_like_package(folder: Path) -> bool:
+    """Also a broken one: who has a part of a package is told what is missing, it is never skipped in silence."""
+    if folder.name in _NO_PACKAGES or folder.name.startswith(".") or not folder.is_dir():
+        return False
+    return any(_candidates(folder, stem) for stem in NEEDED) or is_first_era(folder)
 
 
-def content_files(folder: Path) -> Iterator[tuple[str, Path]]:
-    """Every file a run of this package may use, by a name that does not depend on where the package lies."""
-    for root, prefix in ((folder, ""), (folder.parent / SHARED, f"../{SHARED}/")):
-        for path in sorted(root.rglob("*")):
-            name = path.relative_to(root)
-            if "__pycache__" not in name.parts and path.is_file():
-                yield prefix + name.as_posix(), path
+def is_first_era(folder: Path) -> bool:
+    return os.path.lexists(folder / f"{FIRST_ERA}.json") and not any(_candidates(folder, stem) for stem in NEEDED)
 
 
-def content_version(folder: Path) -> str:
-    digest = hashlib.sha256()
-    for name, path in content_files(folder):
-        digest.update(name.encode(errors="surrogateescape") + b"\0")
-        with path.open("rb") as file:
-            digest.update(hashlib.file_digest(file, "sha256").digest())
-    return digest.hexdigest()[:16]
+def read_package_files(folder: Path, findings: Findings) -> dict[str, PackageFile]:
+    """By stem. What cannot be read is a finding, and the others are read all the same."""
+    files = {stem: found for stem in STEMS if (found := _read_stem(folder, stem, findings)) is not None}
+    for stem in NEEDED:
+        if stem not in files:
+            message = f"is missing; a package needs {stem}.yaml (or .yml, or .json)"
+            findings.add("error", "missing_file", stem, "", message)
+            files[stem] = PackageFile(stem, {}, readable=False)
+    for path in _candidates(folder, SCREENS):
+        findings.add("info", "ui_only", path.name, "", "describes a user interface; there is none here, it is not read")
+    return files
+
+
+def load_yaml(text: str) -> Any:
+    return read_yaml(text).data
+
+
+def read_task_batches(folder: Path, findings: Findings) -> PackageFile | None:
+    return _read_stem(folder, TASK_BATCHES, findings)
 
 
 def _candidates(folder: Path, stem: str) -> list[Path]:
@@ -68,90 +98,55 @@ def _candidates(folder: Path, stem: str) -> list[Path]:
     return [path for suffix in SUFFIXES if os.path.lexists(path := folder / f"{stem}{suffix}")]
 
 
-def _read_stem(folder: Path, stem: str) -> PackageFile | None:
+def _read_stem(folder: Path, stem: str, findings: Findings) -> PackageFile | None:
     found = _candidates(folder, stem)
     if not found:
         return None
-    if len(found) > 1:
-        names = " and ".join(path.name for path in found)
-        raise _refuse("two_files", found[0].name, f"{names} both exist; keep one")
-    if not found[0].resolve().is_relative_to(folder.resolve()):
-        raise _refuse("leaves_package", found[0].name, "is a link to a file outside the package; copy the file here")
-    if not found[0].is_file():  # asked without opening it: a named pipe would wait for a writer
-        raise _refuse("unreadable", found[0].name, "is not a file; put a regular file in its place")
-    return PackageFile(found[0].name, _unwrap(stem, read_data_file(found[0])))
-
-
-def read_data_file(path: Path) -> Any:
-    """The file's data, `{}` when it is empty; PackageError with line and column when it cannot be read."""
-    if path.stat().st_size > MAX_FILE_BYTES:
-        raise _refuse("file_too_large", path.name, f"is larger than {MAX_FILE_BYTES // 1024 // 1024} MB")
+    name = found[0].relative_to(folder).as_posix()
+    problem = _why_not_read(found, folder)
+    if problem is not None:
+        findings.add("error", problem[0], name, "", problem[1])
+        return PackageFile(name, {}, readable=False)
     try:
-        text = path.read_bytes().decode("utf-8-sig")
-        data = json.loads(text) if path.suffix == ".json" and text.strip() else load_yaml(text)
-    except json.JSONDecodeError as error:
-        raise _refuse("unreadable", path.name, f"line {error.lineno}, column {error.colno}: {error.msg}") from None
-    except yaml.YAMLError as error:
-        raise _refuse("unreadable", path.name, _yaml_place(error)) from None
-    except UnicodeDecodeError as error:
-        raise _refuse("unreadable", path.name, f"byte {error.start} is not UTF-8; save the file as UTF-8") from None
-    except RecursionError:
-        raise _refuse("unreadable", path.name, "is nested too deeply") from None
-    except (ValueError, KeyError, AttributeError, TypeError) as error:  # numbers of 5 000 digits, `!!int x`, `!!bool x`
-        raise _refuse("unreadable", path.name, f"holds a value that cannot be read: {error}") from None
-    return {} if data is None else data
+        document = read_document(found[0])
+    except PackageError as error:
+        findings.include(replace(error.finding, file=name))
+    except OSError as error:
+        findings.add("error", "unreadable", name, "", f"cannot be read: {error.strerror or error}")
+    else:
+        _tell(document.notes, name, findings)
+        return PackageFile(name, _unwrap(stem, document.data))
+    return PackageFile(name, {}, readable=False)
 
 
-class _Loader(yaml.CSafeLoader):
-    """Dates stay text, as in JSON: a run document has no dates, and `2026-02-30` would not even load."""
+def _why_not_read(found: list[Path], folder: Path) -> tuple[str, str] | None:
+    path = found[0]
+    if len(found) > 1:
+        return "two_files", f"{' and '.join(each.name for each in found)} both exist; keep one"
+    try:
+        inside = path.resolve().is_relative_to(folder.resolve())
+    except (OSError, RuntimeError):  # links in a circle
+        return "unreadable", "is a link that leads nowhere; put a regular file in its place"
+    if not inside:
+        return "leaves_package", "is a link to a file outside the package; copy the file here"
+    if not path.is_file():  # asked without opening it: a named pipe would wait for a writer
+        return "unreadable", "is not a file; put a regular file in its place"
+    return None
 
 
-_Loader.yaml_implicit_resolvers = {
-    first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
-    for first, resolvers in yaml.CSafeLoader.yaml_implicit_resolvers.items()
-}
-
-
-def load_yaml(text: str) -> Any:
-    _check_expanded_size(text)
-    return yaml.load(text, _Loader)  # noqa: S506 -- a safe loader that knows fewer types
-
-
-def _check_expanded_size(text: str) -> None:
-    """An alias costs nothing until someone walks through the data; a hundred of them can stand for 10^30 nodes."""
-    sizes: dict[str | None, int] = {}
-    open_nodes: list[tuple[str | None, int]] = [(None, 0)]
-    for event in yaml.parse(text, _Loader):
-        if isinstance(event, yaml.CollectionStartEvent):
-            open_nodes.append((event.anchor, 1))
-            continue
-        size, anchor = 0, None
-        if isinstance(event, yaml.ScalarEvent):
-            size, anchor = 1 + len(event.value), event.anchor
-        elif isinstance(event, yaml.CollectionEndEvent):
-            anchor, size = open_nodes.pop()
-        elif isinstance(event, yaml.AliasEvent):
-            if any(event.anchor == open_anchor for open_anchor, _ in open_nodes):
-                raise yaml.YAMLError(f"the alias {event.anchor} stands inside of what it names")
-            size = sizes.get(event.anchor, 0)
-        sizes[anchor] = size
-        open_nodes[-1] = (open_nodes[-1][0], open_nodes[-1][1] + size)
-        if open_nodes[-1][1] > MAX_EXPANDED:
-            raise yaml.YAMLError("its aliases expand to more than 10 MB")
-
-
-def _yaml_place(error: yaml.YAMLError) -> str:
-    mark = getattr(error, "problem_mark", None)
-    problem = getattr(error, "problem", None) or str(error)
-    return f"line {mark.line + 1}, column {mark.column + 1}: {problem}" if mark else " ".join(problem.split())
+def _tell(notes: tuple[Note, ...], file: str, findings: Findings) -> None:
+    for each in notes:
+        findings.include(Finding("warning", each.code, file, each.path, each.message, line=each.line or None))
 
 
 def _unwrap(stem: str, body: Any) -> Any:
     """`{"handoffs": {...}}` in handoffs.json is its body; siblings of the wrapper are kept."""
-    if isinstance(body, Mapping) and isinstance(body.get(stem), Mapping):
-        return {**body[stem], **{key: value for key, value in body.items() if key != stem}}
-    return body
-
-
-def _refuse(code: str, file: str, message: str) -> PackageError:
-    return PackageError(Finding("error", code, file, "", message))
+    if isinstance(body, list) and stem in _BARE_LISTS:
+        return {_BARE_LISTS[stem]: body}
+    inner = body.get(stem) if isinstance(body, Mapping) else None
+    if not isinstance(inner, Mapping):
+        return body
+    keys = _WRAPPED.get(stem)
+    if keys is not None and not any(key in inner for key in keys):
+        return body
+    return {**inner, **{key: value for key, value in body.items() if key != stem}}

@@ -8,16 +8,22 @@ Level = Literal["info", "warning", "error"]
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """`path` is where in the file, as agents[2].name; `message` says what is wrong and what to do."""
+    """`path` is where in the file, as agents[2].name; `message` says what is wrong and what to do.
+
+    `blocks`: the package is read, but not started, since a run would leave out what the author counts on.
+    """
 
     level: Level
     code: str
     file: str
     path: str
     message: str
+    line: int | None = None
+    blocks: bool = False
 
     def __str__(self) -> str:
-        place = f"{self.file}: {self.path}" if self.path else self.file
+        file = f"{self.file}:{self.line}" if self.line else self.file
+        place = f"{file}: {self.path}" if self.path else file
         return f"{self.level}: {place}: {self.message} [{self.code}]"
 
 
@@ -38,9 +44,16 @@ class Findings:
     def add(self, level: Level, code: str, file: str, path: str, message: str) -> None:
         self._all.append(Finding(level, code, file, path, message))
 
+    def include(self, finding: Finding) -> None:
+        self._all.append(finding)
+
     def ignored(self, file: str, path: str, why: str) -> None:
         """A field that is accepted but not executed: always said, never dropped in silence."""
         self.add("warning", "not_executed", file, path, why)
+
+    def blocks(self, code: str, file: str, path: str, message: str) -> None:
+        """What is read but would be missing from a run so much that none is started."""
+        self._all.append(Finding("warning", code, file, path, f"{message}; runs of it are not started", blocks=True))
 
     @property
     def all(self) -> tuple[Finding, ...]:

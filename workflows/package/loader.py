@@ -1,122 +1,107 @@
 """Loads a package: raw files, then normal form, then what does not fit together. Nothing of it is executed."""
 
-from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Literal
 
-from workflows.package.checks import check_variables
-from workflows.package.files import PackageFile, content_version, is_package, read_package_files
+from workflows.package.assembly import Assembly
+from workflows.package.bounded_findings import bounded
+from workflows.package.checks.all import check_package
+from workflows.package.counts import count_entries
+from workflows.package.data_files import MAX_FILE_BYTES
+from workflows.package.files import FIRST_ERA, STEMS, SUFFIXES, is_first_era, looks_like_package, read_package_files
 from workflows.package.findings import Finding, Findings, PackageError
-from workflows.package.models import Orchestrator, Package, Rule
-from workflows.package.reading.agents import read_agents
-from workflows.package.reading.orchestrator import read_orchestrator
-from workflows.package.reading.routing import read_rules
-from workflows.package.reading.section import Section
-from workflows.package.reading.tools import read_tools
-from workflows.package.reading.triggers import read_triggers
-from workflows.package.reading.variables import read_variables
-from workflows.package.trigger_specs import TriggerSpec
+from workflows.package.models import Counts, Package
+from workflows.package.task_batches import report_task_batches
+from workflows.package.tree import Tree, TreeFile, read_tree, version_of
 
-_NOT_SUPPORTED = ("structured_outputs", "hooks", "middleware")
+_PACKAGE_FILES = frozenset(f"{stem}{suffix}" for stem in STEMS for suffix in SUFFIXES)
+
+Verdict = Literal["ready", "findings", "refused"]
+
+
+@dataclass(frozen=True, slots=True)
+class Inspection:
+    """`package` is None when the folder holds none that could be read; `findings` say why."""
+
+    name: str
+    folder: Path
+    counts: Counts
+    findings: tuple[Finding, ...]
+    package: Package | None = None
+
+    @property
+    def verdict(self) -> Verdict:
+        if self.package is None or any(each.level == "error" for each in self.findings):
+            return "refused"
+        return "findings" if self.findings else "ready"
+
+    @property
+    def obstacles(self) -> tuple[Finding, ...]:
+        """Why no run of it is started; empty when it is offered to whoever starts runs."""
+        return tuple(each for each in self.findings if each.level == "error" or each.blocks)
+
+
+def inspect_package(folder: Path, *, production: bool = False) -> Inspection:
+    """Whatever lies there: what is wrong with it is a finding, of one file or of several."""
+    try:
+        return _inspect(folder.resolve(), production=production)
+    except (OSError, RuntimeError) as error:  # links in a circle; what a reader did not expect of a file
+        return _nothing(folder, "unreadable", f"cannot be read: {getattr(error, 'strerror', None) or error}")
 
 
 def load_package(folder: Path) -> Package:
-    """PackageError when the files cannot be read; errors in their meaning are findings of the package."""
-    try:
-        return _load(folder.resolve())
-    except OSError as error:
-        place = Path(error.filename).name if isinstance(error.filename, str) else folder.name
-        message = f"cannot be read: {error.strerror or error}"
-        raise PackageError(Finding("error", "unreadable", place, "", message)) from None
-    except RecursionError:
-        raise PackageError(Finding("error", "unreadable", folder.name, "", "is nested too deeply")) from None
+    """PackageError when there is no package at all; errors in one are findings of the package."""
+    inspection = inspect_package(folder)
+    if inspection.package is None:
+        raise PackageError(inspection.findings[0])
+    return inspection.package
 
 
-def _load(folder: Path) -> Package:
-    if not is_package(folder):
+def _inspect(folder: Path, *, production: bool) -> Inspection:
+    if is_first_era(folder):
+        message = "is a package of the first era, whose agents stand in Python; write orchestrator.yaml and agents.yaml"
+        return _nothing(folder, "unsupported_era", message, file=f"{FIRST_ERA}.json")
+    if not looks_like_package(folder):
         message = "is not a package: it needs an orchestrator and an agents file (.yaml, .yml or .json)"
-        raise PackageError(Finding("error", "not_a_package", str(folder), "", message))
-    version = content_version(folder)
-    files = read_package_files(folder)
+        return _nothing(folder, "not_a_package", message)
     findings = Findings()
-
-    orchestrator_section = _section(files, "orchestrator", findings)
-    orchestrator = read_orchestrator(orchestrator_section, folder_name=folder.name)
-    agents = read_agents(_section(files, "agents", findings))
-    names = frozenset(agents)
-    if orchestrator.initial_agent and orchestrator.initial_agent not in names:
-        message = f"{orchestrator.initial_agent} is not an agent of this package"
-        orchestrator_section.error("unknown_agent", "initial_agent", message)
-    variables, exposed = read_variables(_section(files, "context_variables", findings))
-    rules = _rules(files, orchestrator, names, findings)
-    tools = read_tools(_section(files, "tools", findings), folder=folder, agents=names)
-    triggers = _triggers(files, findings)
-    _report_not_supported(files, findings)
-    package = Package(
-        name=orchestrator.workflow_name,
-        folder=folder,
-        version=version,
-        orchestrator=orchestrator,
-        agents=agents,
-        variables=variables,
-        exposed=exposed,
-        rules=rules,
-        tools=tools,
-        triggers=triggers,
-        findings=(),
-    )
-    check_variables(package, findings)
-    return replace(package, findings=findings.all)
+    tree = read_tree(folder)
+    version = _version(tree, findings)  # before the files: an edit in between is seen at the next look
+    files = read_package_files(folder, findings)
+    _tell_of_the_tree(tree, findings)
+    assembly = Assembly(folder, files, findings)
+    package = assembly.package(version)
+    report_task_batches(folder, findings)
+    if assembly.complete:  # else what could not be read would look wrong where it is named
+        check_package(package, findings, production=production)
+    told = bounded(findings.all)
+    return Inspection(package.name, folder, count_entries(assembly.files), told, replace(package, findings=told))
 
 
-def _section(files: Mapping[str, PackageFile], stem: str, findings: Findings) -> Section:
-    file = files.get(stem)
-    body: Any = {} if file is None else file.body
-    if stem in ("agents", "tools") and isinstance(body, list):
-        body = {stem: body}  # a bare list is the list the file is named after
-    return Section(body, file=file.name if file else stem, path="", findings=findings)
+def _nothing(folder: Path, code: str, message: str, *, file: str | None = None) -> Inspection:
+    finding = Finding("error", code, file or str(folder), "", message)
+    return Inspection(folder.name, folder, Counts(), (finding,))
 
 
-def _rules(
-    files: Mapping[str, PackageFile], orchestrator: Orchestrator, agents: frozenset[str], findings: Findings
-) -> tuple[Rule, ...]:
-    """Packages of the transition have both files; the pattern says which one counts."""
-    stem, other = ("handoffs", "transition_graph")
-    if orchestrator.pattern == "ag2_network":
-        stem, other = other, stem
-    if stem in files and other in files:
-        message = f"is ignored, since {files[stem].name} is what {orchestrator.pattern} reads"
-        findings.add("warning", "ignored_file", files[other].name, "", message)
-    chosen = stem if stem in files else other
-    if chosen not in files:
-        return ()
-    return read_rules(_section(files, chosen, findings), agents=agents)
+def _version(tree: Tree, findings: Findings) -> str:
+    """Empty when there is more than can be read; what is too large is not hashed to find that out."""
+    if any(each.level == "error" for each in tree.problems) or any(_is_too_large(each) for each in tree.files):
+        return ""
+    try:
+        return version_of(tree)
+    except OSError as error:
+        place = Path(str(error.filename or "")).name
+        findings.add("error", "unreadable", place, "", f"cannot be read: {error.strerror or error}")
+        return ""
 
 
-def _triggers(files: Mapping[str, PackageFile], findings: Findings) -> tuple[TriggerSpec, ...]:
-    """`triggers.yaml`, or `triggers:` inside the orchestrator file."""
-    own, orchestrator = files.get("triggers"), files["orchestrator"]
-    inside = orchestrator.body.get("triggers") if isinstance(orchestrator.body, Mapping) else None
-    if own is not None and inside:
-        findings.add("error", "two_files", own.name, "triggers", f"stands in {orchestrator.name} too; keep one place")
-    if own is not None:
-        return read_triggers(own.body, file=own.name, findings=findings)
-    return read_triggers(inside or [], file=orchestrator.name, findings=findings)
+def _is_too_large(file: TreeFile) -> bool:
+    return file.size > MAX_FILE_BYTES and file.name in _PACKAGE_FILES
 
 
-def _report_not_supported(files: Mapping[str, PackageFile], findings: Findings) -> None:
-    """What would change how agents behave is refused rather than left out in silence."""
-    for stem in _NOT_SUPPORTED:
-        file = files.get(stem)
-        if file is not None and _says_something(file.body):
-            message = f"{stem} are not supported; leave them out"
-            findings.add("error", "unsupported", file.name, "", message)
-
-
-def _says_something(body: Any) -> bool:
-    if isinstance(body, Mapping):
-        return any(_says_something(value) for key, value in body.items() if key != "schema_version")
-    if isinstance(body, list):
-        return any(_says_something(value) for value in body)
-    return body is not None
+def _tell_of_the_tree(tree: Tree, findings: Findings) -> None:
+    told = {each.file for each in findings.all}
+    for each in tree.problems:
+        if each.file not in told:
+            findings.include(each)

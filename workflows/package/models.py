@@ -5,15 +5,26 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from workflows.context.value_types import ValueType
 from workflows.package.findings import Finding
+from workflows.package.sources import Source, SourceKind
+from workflows.package.structured import StructuredOutputs
 from workflows.package.trigger_specs import TriggerSpec
 
 USER = "user"
 TERMINATE = "terminate"
+ALL_AGENTS = "all"
 
 Pattern = Literal["DefaultPattern", "AutoPattern", "RoundRobinPattern", "RandomPattern", "Pipeline", "ag2_network"]
-SourceKind = Literal["env", "db", "static", "state", "runtime"]
-ValueType = Literal["string", "boolean", "integer", "number", "object", "array"]
+StartupMode = Literal["AgentDriven", "UserDriven", "BackendOnly"]
+ToolKind = Literal["Agent_Tool", "UI_Tool", "UI_Surface"]
+Moment = Literal["before_chat", "after_chat", "before_agent", "after_agent", "on_start", "on_complete", "on_fail"]
+HookKind = Literal[
+    "update_agent_state",
+    "process_message_before_send",
+    "process_last_received_message",
+    "process_all_messages_before_reply",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,11 +36,15 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Orchestrator:
+    """`initial_agent` may be `user`: then the rules of `user` choose the first speaker."""
+
     workflow_name: str
     initial_agent: str
     pattern: Pattern = "DefaultPattern"
+    startup_mode: StartupMode = "BackendOnly"
     human_in_the_loop: bool = False
     initial_message: str | None = None
+    failure_message_key: str | None = None
     inputs: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     limits: Limits = field(default_factory=Limits)
 
@@ -39,51 +54,93 @@ class Agent:
     name: str
     system_message: str
     model: str = "default"
-
-
-@dataclass(frozen=True, slots=True)
-class AgentText:
-    """Sets its variable when `agent` says something that matches; exactly one of the three is given."""
-
-    agent: str
-    equals: str | None = None
-    contains: str | None = None
-    regex: str | None = None
-    value: Any = True
+    description: str = ""
+    max_consecutive_auto_reply: int = 2
+    auto_tool_mode: bool = False
+    structured_outputs_required: bool = False
+    place: str = field(default="", compare=False)  # where it stands in its file, as agents[2]; for findings
 
 
 @dataclass(frozen=True, slots=True)
 class Variable:
     name: str
     type: ValueType
-    kind: SourceKind
+    source: Source
     default: Any = None
     required: bool = False
-    env_var: str | None = None
-    database: str | None = None
-    collection: str | None = None
-    query: Mapping[str, Any] = field(default_factory=dict)
-    fields: tuple[str, ...] = ()
-    triggers: tuple[AgentText, ...] = ()
+    description: str = ""
+    place: str = field(default="", compare=False)  # where it stands in its file, as definitions[2]; for findings
+    enum: tuple[Any, ...] = ()
+
+    @property
+    def kind(self) -> SourceKind:
+        return self.source.kind
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A hand-off. `condition` is an expression, None means always."""
+    """A hand-off: always, while the expression `condition` holds, or when a model judges that `judged` does.
+
+    `place` is where it stands in its file, for findings."""
 
     source: str
     target: str
     condition: str | None = None
+    judged: str | None = None
     scope: Literal["pre", "post"] = "post"
     termination_reason: str | None = None
+    description: str = ""
+    place: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Tool:
+    """`bound`: the agent's model may call it. UI tools need a person; they are kept to know who waits for one."""
+
     agents: tuple[str, ...]
     file: Path
     function: str
     description: str
+    kind: ToolKind = "Agent_Tool"
+    bound: bool = True
+    auto_invoke: bool = False
+
+    @property
+    def offered(self) -> bool:
+        """Whether the model of its agents sees it."""
+        return self.bound and self.kind == "Agent_Tool"
+
+
+@dataclass(frozen=True, slots=True)
+class LifecycleTool:
+    moment: Moment
+    agent: str | None
+    file: Path
+    function: str
+
+
+@dataclass(frozen=True, slots=True)
+class Hook:
+    """`agent` is a name or `all`."""
+
+    kind: HookKind
+    agent: str
+    file: Path
+    function: str
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """Entries as written in the files that count, before anything is merged, dropped or refused."""
+
+    agents: int = 0
+    tools: int = 0
+    lifecycle_tools: int = 0
+    handoffs: int = 0
+    variables: int = 0
+    models: int = 0
+    hooks: int = 0
+    triggers: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +156,17 @@ class Package:
     tools: tuple[Tool, ...]
     triggers: tuple[TriggerSpec, ...]
     findings: tuple[Finding, ...]
+    lifecycle_tools: tuple[LifecycleTool, ...] = ()
+    hooks: tuple[Hook, ...] = ()
+    outputs: StructuredOutputs = field(default_factory=StructuredOutputs)
+    # The file that each stem was read from, as tools -> tools.json: what findings of checks across files name.
+    file_names: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def refused(self) -> bool:
         return any(finding.level == "error" for finding in self.findings)
+
+    @property
+    def blockers(self) -> tuple[Finding, ...]:
+        """Why a package that is read well is not started: it needs what this worker does not do."""
+        return tuple(finding for finding in self.findings if finding.blocks)

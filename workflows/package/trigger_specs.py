@@ -7,8 +7,18 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import jmespath
 from jmespath.exceptions import JMESPathError
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    WithJsonSchema,
+    model_validator,
+)
 
+from workflows.context.value_types import is_of_type, is_one_of
 from workflows.package.cron import check_cron
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
@@ -70,7 +80,13 @@ def _check_name(name: str) -> str:
     return name
 
 
-Duration = Annotated[timedelta, BeforeValidator(parse_duration)]
+_DURATION_SCHEMA: dict[str, Any] = {"type": ["string", "number"], "description": "Such as 30s, 15m or 1h"}
+Duration = Annotated[
+    timedelta,
+    BeforeValidator(parse_duration),
+    PlainSerializer(lambda duration: f"{duration.total_seconds():g}s", when_used="json"),  # as it can be read again
+    WithJsonSchema(_DURATION_SCHEMA),
+]
 Expression = Annotated[str, AfterValidator(_check_expression)]
 Mapped = Annotated[Any, AfterValidator(_check_mapping_value)]
 Name = Annotated[str, AfterValidator(_check_name)]
@@ -96,7 +112,7 @@ class _Trigger(_Spec):
 
 
 class Misfire(_Spec):
-    grace: Duration = timedelta(seconds=60)
+    grace: Duration = Field(default=timedelta(seconds=60), json_schema_extra={"default": "60s"})
     policy: Literal["skip", "latest", "all"] = "latest"
     max: int = Field(default=10, ge=1, le=1000)
 
@@ -129,10 +145,13 @@ class ChangeSpec(_Trigger):
     on_history_lost: Literal["suspend", "resume_now"] = "suspend"
 
 
+_SECRET_SCHEMA: dict[str, Any] = {"type": ["string", "array"], "description": "env:NAME or file:PATH; a list rotates"}
+
+
 class Verification(_Spec):
     scheme: Literal["standard", "github"]
-    secret: tuple[str, ...] = Field(min_length=1)  # several while a key is rotated
-    tolerance: Duration = timedelta(seconds=300)
+    secret: Annotated[tuple[str, ...], WithJsonSchema(_SECRET_SCHEMA)] = Field(min_length=1)  # several: a rotation
+    tolerance: Duration = Field(default=timedelta(seconds=300), json_schema_extra={"default": "300s"})
 
     @model_validator(mode="before")
     @classmethod
@@ -164,6 +183,16 @@ class FormInput(_Spec):
     description: str = ""
     max_length: int = Field(default=10_000, ge=1)
 
+    @model_validator(mode="after")
+    def _default_is_a_valid_answer(self) -> "FormInput":
+        if self.default is None:
+            return self
+        if not is_of_type(self.default, self.type):
+            raise ValueError(f"default is not of type {self.type}; change the default or the type")
+        if self.enum and not is_one_of(self.default, self.enum):
+            raise ValueError("default is not one of the values in enum; add it there or change it")
+        return self
+
 
 class FormSpec(_Trigger):
     type: Literal["form_submit"] = "form_submit"
@@ -182,7 +211,14 @@ SPEC_BY_TYPE: dict[str, type[TriggerSpec]] = {
     "db": ChangeSpec,
     "webhook": WebhookSpec,
     "http": WebhookSpec,
+    "endpoint": WebhookSpec,
     "form_submit": FormSpec,
     "form": FormSpec,
 }
 NOT_OURS = {"chat", "chat_start", "user"}
+CRON_FIELDS = ("cron", "cron_schedule", "schedule", "expression")
+UNSUPPORTED = {
+    "manual": "nobody calls its endpoint here: start runs with `unattended enqueue`, or declare a webhook",
+    "event": "events inside of an application do not reach a worker: declare a webhook or a database_condition",
+    "threshold": "nobody measures what its condition names: declare a schedule, or a database_condition",
+}

@@ -3,6 +3,7 @@
 import pytest
 
 from tests.integration.stage import Stage, relay
+from workflows.context.queries import tenant_scope
 
 pytestmark = pytest.mark.integration
 
@@ -69,7 +70,8 @@ async def test_a_database_variable_is_the_newest_document_of_the_runs_own_app(st
 
     assert (run["state"], run["context"]["order"]) == ("succeeded", {"status": "newest", "total": 3})
     [asked] = await database["system.profile"].find({"op": "query", "ns": f"{database.name}.orders"}).to_list(None)
-    assert asked["command"]["filter"] == {"app_id": "acme"}
+    assert asked["command"]["filter"] == {"$and": [{"app_id": "acme"}, tenant_scope("acme")]}
+    assert asked["command"]["maxTimeMS"] == 9_000
     # The rest of a document stays in the database: it is not even sent.
     assert asked["command"]["projection"] == {"_id": False, "status": True, "total": True}
 

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workers.logs import ConsoleFormatter, JsonFormatter, configure_logging
+from workers.logs import ConsoleFormatter, EventFormatter, JsonFormatter, configure_logging, hide_in_logs
+from workflows.context.redaction import Redactor
 
 FORMATTERS: list[Callable[[str], logging.Formatter]] = [ConsoleFormatter, JsonFormatter]
 
@@ -120,3 +121,77 @@ def test_a_long_field_is_cut_in_json_as_well() -> None:
 
     assert len(line["findings"]) < 2_100
     assert line["findings"].endswith("characters)")
+
+
+CANARY = 'canary "7f3a"\nsecond line'
+HIDDEN = "(hidden)"
+
+
+def raised(text: str) -> Any:
+    try:
+        raise ValueError(text)
+    except ValueError:
+        return sys.exc_info()
+
+
+class Holder:
+    def __repr__(self) -> str:
+        return f"holds {CANARY}"
+
+
+@pytest.mark.parametrize("formatter", [ConsoleFormatter, JsonFormatter])
+@pytest.mark.parametrize(
+    "failed",
+    [
+        record(f"a sentence with {CANARY} in it"),
+        record("a sentence with %s in it", CANARY),
+        record("event", why=CANARY),
+        record("event", why="x" * 295 + CANARY),
+        record("event", why="x" * 1995 + CANARY),
+        record("event", why={"nested": [CANARY], CANARY: 1}),
+        record("event", why=Holder()),
+        record("event", why=[Holder()]),
+        record("event", exc_info=raised(f"it was {CANARY}!")),
+        record("event", why=json.dumps({"as": CANARY})),
+        record("event", why=repr(CANARY)),
+    ],
+    ids=[
+        "message",
+        "arguments",
+        "field",
+        "cut",
+        "cut late",
+        "nested",
+        "object",
+        "objects",
+        "traceback",
+        "json",
+        "repr",
+    ],
+)
+def test_a_hidden_value_is_in_no_line(formatter: type[EventFormatter], failed: logging.LogRecord) -> None:
+    plain, hiding = formatter("worker"), formatter("worker")
+    hiding.redactor = Redactor([CANARY])
+
+    assert "canary" in plain.format(failed) or "xxx" in plain.format(failed)
+    assert HIDDEN in hiding.format(failed) or "xxx" in hiding.format(failed)
+    for part in ("canary", "7f3a", "second line"):
+        assert part not in hiding.format(failed)
+
+
+def test_values_that_are_known_later_are_hidden_by_what_was_configured_before(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    root = logging.getLogger()
+    before = (root.level, list(root.handlers))
+    redactor = Redactor()
+    try:
+        configure_logging(role="worker", log_format="json", log_level="info")
+        hide_in_logs(redactor)
+        redactor.hide(["canary-7f3a"])
+        logging.getLogger("a.library").warning("it said canary-7f3a")
+    finally:
+        root.handlers[:] = before[1]
+        root.setLevel(before[0])
+
+    assert json.loads(capsys.readouterr().err)["event"] == f"it said {HIDDEN}"

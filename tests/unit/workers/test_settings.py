@@ -36,6 +36,12 @@ WRITTEN: list[tuple[str, str, str, Any]] = [
     ("UNATTENDED_METRICS_LISTEN", "metrics_listen", "0.0.0.0:0", Address("0.0.0.0", 0)),  # noqa: S104 -- parsed, not bound
     ("UNATTENDED_MAX_APP_LABELS", "max_app_labels", "5", 5),
     ("UNATTENDED_BODY_LIMIT_BYTES", "body_limit_bytes", "1024", 1024),
+    (
+        "UNATTENDED_EXTERNAL_HOSTS",
+        "external_hosts",
+        "API.example.com, 127.0.0.1:8080,[::1]:80,[::2],",
+        frozenset({"api.example.com", "127.0.0.1:8080", "[::1]:80", "[::2]"}),
+    ),
     ("UNATTENDED_LOG_FORMAT", "log_format", "JSON", "json"),
     ("UNATTENDED_LOG_LEVEL", "log_level", "Debug", "debug"),
     ("ENVIRONMENT", "environment", "production", "production"),
@@ -62,6 +68,10 @@ NO_ADDRESSES = (
     *("8400", ":8400", "h:", "h:x", "h:65536", "h:-1", "::1", "::1:80", "[]:80", "[::1:80", "http://h:80"),
     "h:" + "9" * 5000,
 )
+NO_HOSTS = (
+    *("https://h", "h/path", "u@h", "*", "*.h", "h:0", "h:x", "h:65536", "h h", "-h", ".h", "h.", "münchen.de"),
+    *("[h]", "::1", "[::1", "::1]", "[::1]:", "[::1]x:80", ":80", "[]:80"),
+)
 NUMBERS = [each[0] for each in WRITTEN if type(each[3]) is int]
 
 
@@ -70,6 +80,7 @@ NUMBERS = [each[0] for each in WRITTEN if type(each[3]) is int]
     [
         *[(variable, raw) for variable in NUMBERS for raw in NO_NUMBERS],
         *[(f"UNATTENDED_{name}", raw) for name in ("LISTEN", "METRICS_LISTEN") for raw in NO_ADDRESSES],
+        *[("UNATTENDED_EXTERNAL_HOSTS", raw) for raw in NO_HOSTS],
         ("UNATTENDED_LOG_FORMAT", "xml"),
         ("UNATTENDED_LOG_LEVEL", "loud"),
     ],

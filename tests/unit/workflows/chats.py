@@ -17,6 +17,7 @@ from workflows.chat.meter import RunMeter
 from workflows.chat.models import Models
 from workflows.chat.transcript import Turn
 from workflows.context.context_variables import ContextVariables
+from workflows.context.redaction import Redactor
 from workflows.models_file import ScriptModel
 from workflows.outcome import Outcome
 from workflows.package.models import Package
@@ -77,6 +78,7 @@ class Chat:
     suppressed: frozenset[str] = frozenset()
     max_calls: int = 100
     opening: str = "Begin."
+    redactor: Redactor = field(default_factory=Redactor)
 
     async def run(
         self,
@@ -96,6 +98,7 @@ class Chat:
             opening=self.opening,
             turns=[kept.turn(each) for each in range(1, number + 1)],
             next_agent=kept.checkpoints[-1][0] if number else None,
+            redactor=self.redactor,
         )
         outcome = await converse(conversation, commit=kept.commit, stopping=stopping)
         return outcome, kept

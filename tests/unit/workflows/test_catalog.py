@@ -2,6 +2,7 @@
 
 import logging
 import os
+import shutil
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,6 +19,8 @@ from workflows.package.models import Package
 @pytest.fixture(autouse=True)
 def _look_every_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(catalog_module, "CHECK_INTERVAL_S", 0.0)
+    monkeypatch.setattr(catalog_module, "SETTLE_S", 0.0)
+    monkeypatch.setattr(catalog_module, "_is_young", lambda _: False)
 
 
 edits: Iterator[int] = iter(range(1, 10_000))
@@ -128,18 +131,19 @@ def test_a_folder_that_may_not_be_read_is_refused_once_and_used_when_it_may(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     folder = write_package(tmp_path / "P")
-    tool = write_tool(folder, "greet.py", TOOL)
-    is_file = Path.is_file
+    tools = write_tool(folder, "greet.py", TOOL).parent
+    scandir = os.scandir
 
-    def denied(self: Path) -> bool:
-        if self == tool:
-            raise PermissionError(13, "Permission denied", str(self))
-        return is_file(self)
+    def denied(path: Path) -> Any:
+        if path == tools:
+            raise PermissionError(13, "Permission denied", str(path))
+        return scandir(path)
 
     catalog = Catalog([tmp_path])
     with monkeypatch.context() as patched:
-        patched.setattr(Path, "is_file", denied)
-        assert [each.message for each in catalog.refused[str(folder)]] == ["cannot be read: Permission denied"]
+        patched.setattr("workflows.package.tree.os.scandir", denied)
+        found = [(each.file, each.message) for each in catalog.refused[str(folder)]]
+        assert found == [("tools", "cannot be read: Permission denied")]
         assert catalog.packages() == {}
 
     assert [record.getMessage() for record in caplog.records if record.levelno >= logging.ERROR] == ["package_refused"]
@@ -156,7 +160,7 @@ def test_a_file_that_becomes_readable_is_an_edit(tmp_path: Path, monkeypatch: py
 
     with monkeypatch.context() as patched:
         patched.setattr(Path, "read_bytes", denied)
-        assert [each.code for each in catalog.refused[str(folder)]] == ["unreadable"]
+        assert {each.code for each in catalog.refused[str(folder)]} == {"unreadable"}
 
     def is_used_after_chmod() -> bool:  # again while the clock of the file system stands still
         (folder / "agents.yaml").chmod(0o640)
@@ -204,7 +208,7 @@ def test_a_removed_package_is_gone_but_its_runs_can_finish(tmp_path: Path) -> No
     catalog = Catalog([tmp_path])
     version = small(catalog).version
 
-    (folder / "agents.yaml").unlink()
+    shutil.rmtree(folder)
 
     assert catalog.get("Small") is None
     assert catalog.get("Small", version=version) is not None
@@ -276,3 +280,188 @@ def test_standing_in_our_own_repository_the_library_is_used(monkeypatch: pytest.
 def test_a_folder_named_twice_counts_once(tmp_path: Path) -> None:
     folder = write_package(tmp_path / "P")
     assert package_folders([tmp_path, folder, tmp_path / "absent"]) == [folder]
+
+
+HOOKS = {"hooks": [{"hook_type": "update_agent_state", "hook_agent": "A", "filename": "greet.py", "function": "greet"}]}
+
+
+def test_a_package_that_is_read_well_but_needs_what_is_not_executed_is_not_offered(tmp_path: Path) -> None:
+    folder = write_package(tmp_path / "P", hooks=HOOKS)
+    write_tool(folder, "greet.py", TOOL)
+
+    catalog = Catalog([tmp_path])
+
+    assert catalog.packages() == {}
+    assert [(each.level, each.blocks) for each in catalog.refused[str(folder)]] == [("warning", True)]
+    assert [(each.name, each.verdict) for each in catalog.inspections()] == [("Small", "findings")]
+
+
+def test_whoever_wants_a_package_that_is_not_started_is_told_why(tmp_path: Path) -> None:
+    broken = write_package(tmp_path / "B", orchestrator={"workflow_name": "Broken", "initial_agent": "C"})
+    write_package(tmp_path / "P", orchestrator={"workflow_name": "Good", "initial_agent": "A"})
+    catalog = Catalog([tmp_path])
+
+    assert catalog.why_not_started("Broken") == (
+        "Broken is not started: error: orchestrator.yaml: initial_agent: C is not an agent of this package;"
+        f" name one of agents [unknown_agent]; see `unattended validate {broken}`"
+    )
+    assert catalog.why_not_started("Good") is None
+    assert catalog.why_not_started("Absent") is None
+
+
+def test_a_package_with_a_part_missing_is_reported_not_skipped(tmp_path: Path) -> None:
+    folder = write_package(tmp_path / "P", agents=None)
+    (tmp_path / "Old").mkdir()
+    (tmp_path / "Old" / "workflow.json").write_text("{}")
+    for name in ("_shared", ".git", "notes"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "tools.yaml").write_text("[]")
+    (tmp_path / "_shared" / "agents.yaml").write_text("[]")
+
+    catalog = Catalog([tmp_path])
+
+    codes = {folder: [each.code for each in found] for folder, found in catalog.refused.items()}
+    assert codes == {str(tmp_path / "Old"): ["unsupported_era"], str(folder): ["missing_file"]}
+
+
+def test_an_edit_in_the_shared_folder_is_a_new_version_of_every_package_beside_it(tmp_path: Path) -> None:
+    shared = write_tool(tmp_path / "_shared", "greet.py", TOOL)
+    write_package(tmp_path / "A", orchestrator={"workflow_name": "A", "initial_agent": "A"})
+    write_package(tmp_path / "B", orchestrator={"workflow_name": "B", "initial_agent": "A"})
+    catalog = Catalog([tmp_path])
+    before = {name: each.version for name, each in catalog.packages().items()}
+
+    shared.write_text(TOOL + "# longer")
+
+    after = {name: each.version for name, each in catalog.packages().items()}
+    assert set(after) == set(before) == {"A", "B"}
+    assert all(after[name] != before[name] for name in before)
+
+
+def test_a_run_in_progress_keeps_its_version_however_often_its_package_is_edited(tmp_path: Path) -> None:
+    folder = write_package(tmp_path / "P")
+    catalog = Catalog([tmp_path])
+    held = [small(catalog)]
+
+    for number in range(1, 4):
+        edit(folder, orchestrator={**ORCHESTRATOR, "max_turns": number})
+        held.append(small(catalog))
+
+    assert [turns(each) for each in held] == [50, 1, 2, 3]
+    assert [catalog.get("Small", version=each.version) for each in held] == held
+
+
+class Clock:
+    """Files are as old as the test says; the catalog looks whenever it is asked."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.is_young = False
+        monkeypatch.setattr(catalog_module, "_is_young", lambda _: self.is_young)
+
+
+def test_an_edit_that_is_half_written_is_never_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An empty file is a valid one: only time tells an author who empties it from one who is not done yet."""
+    variables = {"definitions": {"v": {"source": {"type": "state"}}}}
+    folder = write_package(tmp_path / "P", context_variables=variables)
+    clock = Clock(monkeypatch)
+    catalog = Catalog([tmp_path])
+    before = small(catalog)
+
+    os.truncate(folder / "context_variables.yaml", 0)
+    clock.is_young = True
+    assert small(catalog) is before
+
+    edit(folder, context_variables={"definitions": {**variables["definitions"], "w": {"source": {"type": "state"}}}})
+    assert list(small(catalog).variables) == ["v", "w"]
+    assert catalog.refused == {}
+
+
+def test_a_folder_that_is_written_all_the_time_is_read_at_every_second_look(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = write_package(tmp_path / "P")
+    clock = Clock(monkeypatch)
+    catalog = Catalog([tmp_path])
+    assert turns(small(catalog)) == 50
+    clock.is_young = True
+
+    seen = []
+    for number in range(1, 5):
+        edit(folder, orchestrator={**ORCHESTRATOR, "max_turns": number})
+        seen.append(turns(small(catalog)))
+
+    assert seen == [50, 2, 2, 4]
+
+
+def test_who_cannot_wait_sees_a_young_edit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = write_package(tmp_path / "P")
+    clock = Clock(monkeypatch)
+    catalog = Catalog([tmp_path])
+    before = small(catalog)
+    clock.is_young = True
+    edit(folder, orchestrator={**ORCHESTRATOR, "max_turns": 7})
+    assert small(catalog) is before
+
+    catalog.look_again()
+
+    assert turns(small(catalog)) == 7
+
+
+def test_a_file_is_young_for_half_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    monkeypatch.setattr("workflows.package.catalog.time.time_ns", lambda: 10_000_000_000)
+
+    assert [catalog_module._is_young(at) for at in (9_400_000_000, 9_600_000_000, 11_000_000_000)] == [
+        False,
+        True,
+        True,
+    ]
+    assert catalog_module.CHECK_INTERVAL_S + catalog_module.SETTLE_S <= 1.5  # what an author waits for at most
+
+
+def test_a_young_edit_is_looked_at_again_before_the_next_regular_look(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(catalog_module, "CHECK_INTERVAL_S", 1.0)
+    monkeypatch.setattr(catalog_module, "SETTLE_S", 0.5)
+    now = [100.0]
+    monkeypatch.setattr("workflows.package.catalog.time.monotonic", lambda: now[0])
+    clock = Clock(monkeypatch)
+    folder = write_package(tmp_path / "P")
+    catalog = Catalog([tmp_path])
+    catalog.packages()
+    edit(folder, orchestrator={**ORCHESTRATOR, "max_turns": 7})
+    clock.is_young = True
+
+    now[0] += 1.0
+    assert turns(small(catalog)) == 50
+
+    now[0] += 0.5
+    assert turns(small(catalog)) == 7
+
+
+def test_threads_see_whole_packages_while_files_change(tmp_path: Path) -> None:
+    folder = write_package(tmp_path / "P", orchestrator={**ORCHESTRATOR, "max_turns": 7, "initial_message": "7"})
+    catalog = Catalog([tmp_path])
+    small(catalog)
+    odd: list[object] = []
+    done = threading.Event()
+
+    def ask() -> None:
+        while not done.is_set():
+            package = catalog.get("Small")
+            if package is None or str(turns(package)) != package.orchestrator.initial_message:
+                odd.append(package)
+            catalog.why_not_started("Small")
+
+    threads = [threading.Thread(target=ask) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for number in range(1, 16):
+        edit(folder, orchestrator={**ORCHESTRATOR, "max_turns": number, "initial_message": str(number)})
+        edit(folder, orchestrator="- [")
+    done.set()
+    for thread in threads:
+        thread.join()
+
+    assert odd == []

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from workflows.context.coercion import coerce_text
-from workflows.package.models import ValueType
+from workflows.context.fitting import coerce_text
+from workflows.context.value_types import ValueType
 
 
 @pytest.mark.parametrize("word", ["1", "true", "TRUE", " yes ", "On"])

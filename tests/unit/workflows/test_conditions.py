@@ -1,5 +1,7 @@
 """Conditions: the grammar, against an evaluator written a second time, and what it refuses."""
 
+import asyncio
+import logging
 import operator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -8,21 +10,29 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from workflows.context.conditions import MAX_LENGTH, ConditionError, compile_condition
 
-NAMES = ("stage", "count", "_flag", "items", "context", "var_x", "v0")
+NAMES = ("stage", "count", "_flag", "items", "context", "var_x", "v0", "größe", "stage.a", "items.b.c", "AND")
 scalars = st.one_of(
     st.none(),
     st.booleans(),
     st.integers(-5, 5),
     st.floats(-2, 2),
-    st.sampled_from(["", "a", "done", "true", "${stage}"]),
+    st.sampled_from(["", "a", "done", "true", "${stage}", 'it\'s "so" # AND', "a\\b\nc\u2028d", "\\'"]),
+    st.text(max_size=4),
 )
 values = st.one_of(
-    scalars, st.lists(scalars, max_size=3), st.dictionaries(st.sampled_from("abc"), scalars, max_size=2), st.floats()
+    scalars,
+    st.lists(st.one_of(scalars, st.lists(scalars, max_size=2)), max_size=3),
+    st.dictionaries(
+        st.sampled_from("abc"),
+        st.one_of(scalars, st.dictionaries(st.sampled_from("abc"), scalars, max_size=2)),
+        max_size=2,
+    ),
+    st.floats(),
 )
 contexts = st.dictionaries(st.sampled_from(NAMES), values, max_size=len(NAMES))
 
@@ -44,7 +54,7 @@ def meaning(expression: Expression, context: dict[str, Any]) -> Any:
     parts = expression.parts
     match expression.kind:
         case "variable":
-            return context.get(parts[0])
+            return value_of(parts[0], context)
         case "literal":
             return parts[0]
         case "list":
@@ -60,6 +70,15 @@ def meaning(expression: Expression, context: dict[str, Any]) -> Any:
             return any(truth(meaning(part, context)) for part in parts)
         case _:
             return compared(expression.kind, *(meaning(part, context) for part in parts))
+
+
+def value_of(name: str, context: dict[str, Any]) -> Any:
+    """The name as it is written; else what lies in the variable that its beginning names."""
+    if name in context or "." not in name:
+        return context.get(name)
+    holder, _, key = name.rpartition(".")
+    inside = value_of(holder, context)
+    return inside.get(key) if isinstance(inside, dict) else None
 
 
 def truth(value: Any) -> bool:
@@ -99,12 +118,15 @@ def joined(kind: str, text: str, *parts: Expression) -> Expression:
     return Expression(text, frozenset().union(*(part.names for part in parts)), kind, parts)
 
 
+def listed(items: list[Expression]) -> Expression:
+    return joined("list", f"[{', '.join(item.text for item in items)}]", *items)
+
+
+literals = scalars.flatmap(literal)
 terms = st.one_of(
     st.sampled_from(NAMES).flatmap(variable),
-    scalars.flatmap(literal),
-    st.lists(scalars.flatmap(literal), max_size=3).map(
-        lambda items: joined("list", f"[{', '.join(item.text for item in items)}]", *items)
-    ),
+    literals,
+    st.lists(st.one_of(literals, st.lists(literals, max_size=2).map(listed)), max_size=3).map(listed),
     st.sampled_from(NAMES).flatmap(variable).map(lambda one: joined("len", f"len({one.text})", one)),
 )
 comparisons = st.builds(
@@ -128,6 +150,7 @@ def grown(inner: st.SearchStrategy[Expression]) -> st.SearchStrategy[Expression]
 expressions = st.recursive(st.one_of(comparisons, terms), grown, max_leaves=8)
 
 
+@settings(max_examples=200)
 @given(expressions, contexts)
 def test_a_condition_means_what_the_grammar_says(expression: Expression, context: dict[str, Any]) -> None:
     condition = compile_condition(expression.text)
@@ -142,7 +165,7 @@ def test_a_suppressed_name_makes_the_whole_condition_false(
 ) -> None:
     condition = compile_condition(expression.text)
 
-    if expression.names & suppressed:
+    if any(name == each or name.startswith(f"{each}.") for name in expression.names for each in suppressed):
         assert not condition.holds(context, suppressed=suppressed)
     else:
         assert condition.holds(context, suppressed=suppressed) is condition.holds(context)
@@ -151,11 +174,63 @@ def test_a_suppressed_name_makes_the_whole_condition_false(
 class Unwilling:
     """What a tool may leave in a context: refuses to be compared, counted or believed."""
 
+    error: type[BaseException] = ArithmeticError
+
     def __eq__(self, other: object) -> bool:
-        raise ArithmeticError
+        raise self.error
+
+    def __lt__(self, other: object) -> bool:
+        raise self.error
+
+    def __contains__(self, other: object) -> bool:
+        raise self.error
+
+    def __len__(self) -> int:
+        raise self.error
 
     def __bool__(self) -> bool:
-        raise ValueError
+        raise self.error
+
+    __hash__ = None  # type: ignore[assignment]  # -- how Python spells unhashable
+
+
+class Leaving(Unwilling):
+    """Would end the process, or the run."""
+
+    error = SystemExit
+
+
+class Cancelling(Unwilling):
+    error = asyncio.CancelledError
+
+
+class Unreadable(dict[str, Any]):
+    """A mapping that nobody can look into."""
+
+    def get(self, *_: object) -> Any:
+        raise asyncio.CancelledError
+
+    def __len__(self) -> int:
+        raise SystemExit
+
+
+class Senseless:
+    """Answers every question with what is no answer to it."""
+
+    def __eq__(self, other: object) -> Any:
+        return self
+
+    def __lt__(self, other: object) -> Any:
+        return "less"
+
+    def __contains__(self, other: object) -> Any:
+        return self
+
+    def __bool__(self) -> Any:
+        return "no"  # noqa: PLE0304 -- what a tool's class may do
+
+    def __len__(self) -> int:
+        return -1  # noqa: PLE0303 -- what a tool's class may do
 
     __hash__ = None  # type: ignore[assignment]  # -- how Python spells unhashable
 
@@ -170,7 +245,8 @@ odd = st.one_of(
     values,
     st.binary(max_size=3),
     st.sampled_from([Decimal("NaN"), datetime(2026, 1, 1, tzinfo=UTC), {1, 2}, (1,), object(), range(3)]),
-    st.builds(Unwilling),
+    *(st.builds(kind) for kind in (Unwilling, Leaving, Cancelling, Unreadable, Senseless)),
+    st.lists(st.builds(Unwilling), min_size=1, max_size=2),
     st.builds(endless),
 )
 
@@ -211,7 +287,46 @@ def test_any_text_is_compiled_or_refused(text: str) -> None:
         "(${x} := 1)",
         "{'a': 1} == ${x}",
         "{1} == ${x}",
+        "${a..b}",
+        "${a.}",
+        "${.a}",
+        "${1a}",
+        "${x.__class__}",
+        "${x.__class__.__mro__}",
+        "context_variables.x.__class__",
+        "context_variables.get('x')",
+        "context_variables['x']",
+        "context_variables",
+        "{x.__class__}",
+        "print(${x})",
+        "${x}.upper()",
+        "context_variables.x.upper()",
+        "exec('1')",
+        "globals()",
+        "yield ${x}",
+        "(yield)",
+        "*${x}",
+        "{**${x}}",
+        "'a' 'b' == ${x}",
+        "'''a''' == ${x}",
+        "r'a' == ${x}",
+        "f'${x}' == 'a'",
+        "'%s' % ${x} == 'a'",
+        "-True == ${x}",
+        "+1 == ${x}",
+        "1_000 == ${x}",
+        "0x10 == ${x}",
+        "1.5.2 == ${x}",
+        "${x} == 1and ${y}",
+        "'\\U99999999' == ${x}",
+        "${x} && ${y}",
+        "!${x}",
+        "And",
+        "${x} is",
+        "not",
         "1 < ${x} < 3",
+        "${x} == ${y} == ${z}",
+        "${x} is not null is not null",
         "${x} + 1 == 2",
         "-${x}",
         "~1",
@@ -305,6 +420,76 @@ def test_an_unset_name_is_like_none(text: str, expected: bool) -> None:
 )
 def test_a_suppressed_name_is_false_whatever_the_form(text: str) -> None:
     assert not compile_condition(text).holds({"a": 1}, suppressed={"flag"})
+
+
+@pytest.mark.parametrize(
+    "text", ["not ${flag.a}", "${flag.a.b} != 1", "context_variables.flag.a is null", "${a} or ${flag.a}"]
+)
+def test_what_lies_in_a_suppressed_variable_is_suppressed(text: str) -> None:
+    condition = compile_condition(text)
+
+    assert condition.holds({"a": 1}, suppressed={"flags"})
+    assert not condition.holds({"a": 1}, suppressed={"flag"})
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("order.status", "paid"),
+        ("order.lines.first", 1),
+        ("order.absent", None),
+        ("order.status.deeper", None),
+        ("order.list.0", None),
+        ("order.items", None),  # a key, never a method
+        ("literal.name", "by its own name"),
+        ("literal.name.more", None),
+        ("absent.name", None),
+    ],
+)
+def test_a_dotted_name_is_a_name_or_a_key_inside_a_mapping(name: str, expected: Any) -> None:
+    context = {
+        "order": {"status": "paid", "lines": {"first": 1}, "list": ["x"]},
+        "literal.name": "by its own name",
+        "literal": {"name": {"more": "inside"}},
+    }
+
+    assert compile_condition(f"${{{name}}} == ${{wanted}}").holds({**context, "wanted": expected})
+
+
+@pytest.mark.parametrize(
+    ("text", "mismatch"),
+    [
+        ("${text} < 3", "str < int"),
+        ("3 >= ${text}", "int >= str"),
+        ("${text} > ${list}", "str > list"),
+        ("${unset} < 3", None),
+        ("${number} < 3", None),
+        ("${text} == 3", None),
+    ],
+)
+def test_an_ordering_of_different_types_is_false_and_an_event(
+    text: str, mismatch: str | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.DEBUG, logger="workflows.context"):
+        assert not compile_condition(text).holds({"text": "a", "list": [1], "number": 5})
+
+    said = [(each.levelname, each.getMessage(), vars(each)["types"]) for each in caplog.records]
+    assert said == ([("DEBUG", "condition_type_mismatch", mismatch)] if mismatch else [])
+
+
+def test_an_object_that_cannot_be_compared_is_an_event_and_not_an_end(caplog: pytest.LogCaptureFixture) -> None:
+    assert not compile_condition("${x} == 1 or True").holds({"x": Leaving()})
+
+    assert [each.getMessage() for each in caplog.records] == ["condition_not_evaluated"]
+
+
+def test_more_than_two_things_in_one_comparison_are_refused_with_the_way_out() -> None:
+    with pytest.raises(ConditionError, match="compares more than two things; join two comparisons with and"):
+        compile_condition("1 < ${x} < 3")
+
+
+def test_a_condition_may_stand_on_several_lines() -> None:
+    assert compile_condition("${a} == 1\n  AND\r\n\t${b} == 2\n").holds({"a": 1, "b": 2})
 
 
 def test_equality_is_strict_about_text_numbers_and_truth() -> None:

@@ -10,91 +10,17 @@ from typing import Any
 import pytest
 from bson import ObjectId
 
-from tests.unit.workflows.packages import ORCHESTRATOR, load
-from workflows.context import loading
-from workflows.context.loading import (
-    ContextError,
-    ContextSources,
-    ContextUnavailableError,
-    RunContext,
-    RunFacts,
-    load_context,
-    purged,
-)
-from workflows.package.models import Package
-
-FACTS = RunFacts("run_1", "acme", "ada", "chat_1", "Small", {"type": "form_submit", "name": "ask"})
-BASE = {
-    "app_id": "acme",
-    "enterprise_id": "acme",
-    "user_id": "ada",
-    "chat_id": "chat_1",
-    "workflow_name": "Small",
-    "run_id": "run_1",
-    "trigger": {"type": "form_submit", "name": "ask"},
-}
-FLAGS = {"context_aware": True, "monetization_enabled": False}
-ENV = {"type": "environment", "env_var": "REGION"}
-ORDER = {
-    "type": "database",
-    "database_name": "shop",
-    "collection": "orders",
-    "query_template": {"_id": "{{order_id}}", "app_id": "{{runtime.app_id}}"},
-    "fields": ["status"],
-}
+from tests.unit.workflows.contexts import BASE, ENV, FACTS, FLAGS, ORDER, Shop, context_of, package, values_of
+from workflows.context import reads
+from workflows.context.bounds import MAX_VALUE_BYTES
+from workflows.context.documents import DocumentRead
+from workflows.context.facts import FIXED_NAMES
+from workflows.context.loading import purged
+from workflows.context.missing import ContextError, ContextUnavailableError
 
 
-class Shop:
-    """Documents in memory; remembers what it was asked."""
-
-    def __init__(self, document: Mapping[str, Any] | None = None) -> None:
-        self.document = document
-        self.asked: list[tuple[str, str, Mapping[str, Any], tuple[str, ...]]] = []
-
-    async def read(
-        self, database: str, collection: str, query: Mapping[str, Any], fields: tuple[str, ...]
-    ) -> Mapping[str, Any] | None:
-        self.asked.append((database, collection, query, fields))
-        return self.document
-
-
-def package(folder: Path, inputs: Mapping[str, Any] | None = None, **variables: Mapping[str, Any]) -> Package:
-    definitions = {
-        name: {
-            "type": source.get("as", "string"),
-            "source": {key: value for key, value in source.items() if key != "as"},
-        }
-        for name, source in variables.items()
-    }
-    loaded = load(
-        folder,
-        orchestrator={**ORCHESTRATOR, "inputs": dict(inputs or {})},
-        context_variables={"definitions": definitions},
-    )
-    assert not loaded.refused, loaded.findings
-    return loaded
-
-
-async def context_of(
-    package: Package,
-    payload: Mapping[str, Any] | None = None,
-    *,
-    environment: Mapping[str, str] | None = None,
-    production: bool = False,
-    include_schema: bool = True,
-    shop: Shop | None = None,
-) -> RunContext:
-    sources = ContextSources(
-        environment={} if production else environment or {},
-        production=production,
-        include_schema=include_schema,
-        read_document=(shop or Shop()).read,
-    )
-    return await load_context(package, FACTS, payload or {}, sources)
-
-
-async def values_of(package: Package, payload: Mapping[str, Any] | None = None, **options: Any) -> dict[str, Any]:
-    return dict((await context_of(package, payload, **options)).variables)
+def test_the_fixed_names_are_those_of_the_facts() -> None:
+    assert set(FACTS.base_values()) == FIXED_NAMES
 
 
 async def test_base_facts_and_flags_are_always_there(tmp_path: Path) -> None:
@@ -162,7 +88,7 @@ async def test_an_unset_environment_variable_has_its_default(tmp_path: Path) -> 
 
 
 async def test_a_value_of_the_wrong_type_is_named_but_not_shown(tmp_path: Path) -> None:
-    with pytest.raises(ContextError, match=r"REGION .for region. is not of type integer") as caught:
+    with pytest.raises(ContextError, match="region from the environment: REGION is not of type integer") as caught:
         await context_of(package(tmp_path, region={**ENV, "as": "integer"}), environment={"REGION": "canary"})
 
     assert "canary" not in str(caught.value)
@@ -171,11 +97,19 @@ async def test_a_value_of_the_wrong_type_is_named_but_not_shown(tmp_path: Path) 
 @pytest.mark.parametrize(
     ("sources", "inputs", "named"),
     [
-        ({"region": {**ENV, "required": True}}, {}, "region is required and REGION is not set"),
-        ({"who": {"type": "runtime", "required": True}}, {}, "runtime variable who is required"),
+        (
+            {"region": {**ENV, "required": True}},
+            {},
+            "region from the environment: it is required and REGION is not set",
+        ),
+        (
+            {"who": {"type": "runtime", "required": True}},
+            {},
+            "who from the run's input: it is required and the trigger did not supply it",
+        ),
         ({"order": {**ORDER, "required": True}}, {"order_id": {"default": 1}}, "order from shop.orders: no document"),
-        ({"order": {**ORDER, "required": True}}, {}, "order from shop.orders: order_id has no value"),
-        ({}, {"order_id": {"required": True}}, "input order_id is required"),
+        ({"order": {**ORDER, "required": True}}, {"order_id": {}}, "order from shop.orders: order_id has no value"),
+        ({}, {"order_id": {"required": True}}, "order_id from the run's input: it is required"),
     ],
 )
 async def test_what_is_required_and_missing_is_named(
@@ -213,7 +147,7 @@ async def test_nothing_takes_the_place_of_whose_run_it_is(tmp_path: Path, name: 
     values = await values_of(forged, {name: "globex"}, shop=shop)
 
     assert {key: values[key] for key in BASE} == BASE
-    assert shop.asked[0][2] == {"app_id": "acme", "by": "ada"}
+    assert shop.asked[0].query == {"app_id": "acme", "by": "ada"}
 
 
 async def test_one_runs_changes_are_not_the_next_runs_defaults(tmp_path: Path) -> None:
@@ -242,7 +176,7 @@ async def test_one_field_gives_its_value_and_several_a_mapping(tmp_path: Path) -
 
     assert values["one"] == "paid"
     assert values["several"] == {"status": "paid", "total": 120, "absent": None}
-    assert shop.asked[0] == ("shop", "orders", {"_id": "A-1", "app_id": "acme"}, ("status",))
+    assert shop.asked[0] == DocumentRead("acme", "shop", "orders", {"_id": "A-1", "app_id": "acme"}, ("status",))
 
 
 async def test_a_database_value_is_plain_json_from_the_first_turn_on(tmp_path: Path) -> None:
@@ -263,7 +197,7 @@ async def test_search_by_asks_for_the_fact_of_that_name(tmp_path: Path) -> None:
     )
 
     assert values["plan"] == "gold"
-    assert shop.asked[0][2:] == ({"enterprise_id": "acme"}, ("plan",))
+    assert (shop.asked[0].query, shop.asked[0].fields) == ({"enterprise_id": "acme"}, ("plan",))
 
 
 async def test_a_gated_schema_reads_nothing(tmp_path: Path) -> None:
@@ -293,7 +227,7 @@ async def test_an_optional_value_that_cannot_be_read_is_its_default_and_said(
 
 
 async def test_a_value_above_the_bound_does_not_come_in(tmp_path: Path) -> None:
-    shop = Shop({"status": "x" * (loading.MAX_VALUE_BYTES + 1)})
+    shop = Shop({"status": "x" * (MAX_VALUE_BYTES + 1)})
     read = package(tmp_path / "a", {"order_id": {}}, order={**ORDER, "default": "none"})
     required = package(tmp_path / "b", {"order_id": {}}, order={**ORDER, "required": True})
 
@@ -303,7 +237,7 @@ async def test_a_value_above_the_bound_does_not_come_in(tmp_path: Path) -> None:
 
 
 async def test_a_read_has_a_deadline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loading, "READ_DEADLINE_S", 0.01)
+    monkeypatch.setattr(reads, "READ_DEADLINE_S", 0.01)
 
     class Silent(Shop):
         async def read(self, *_: Any) -> Mapping[str, Any] | None:

@@ -18,6 +18,7 @@ from workflows.chat.errors import PackageDefect
 from workflows.chat.meter import RunMeter
 from workflows.chat.models import Models
 from workflows.context.context_variables import ContextVariables
+from workflows.context.redaction import Redactor
 from workflows.models_file import ScriptModel
 from workflows.outcome import Outcome, OutcomeKind
 from workflows.package.catalog import LIBRARY
@@ -265,6 +266,41 @@ async def test_exposed_variables_are_in_the_prompt_of_every_turn_and_others_are_
 
     assert prompts == ["You are A.|[CONTEXT VARIABLES]\nn: 1"] * 2 + ["You are A.|[CONTEXT VARIABLES]\nn: 2"]
     assert "canary" not in "".join(prompts)
+
+
+async def test_what_is_hidden_is_in_no_prompt_turn_or_checkpoint_and_its_purge_is_one_event_a_turn(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    prompts: list[str] = []
+    put = (
+        "def put(context_variables):\n    context_variables.update(flag='canary-1', note='canary-1', kept='as it is')\n"
+    )
+    write_tool(tmp_path, "put.py", put)
+    putting = chat(
+        tmp_path,
+        {"answers": {"A": [{"tool_calls": [{"name": "put"}]}, {"text": "it is canary-1"}, {"text": "two"}]}},
+        context={"given": "canary-1"},
+        context_variables={
+            "definitions": {name: {"source": {"type": "state"}} for name in ("given", "note", "kept")},
+            "agents": {"A": ["given", "note", "kept"]},
+        },
+        tools=[{"agent": "A", "file": "put.py", "function": "put"}],
+        handoffs={"handoff_rules": [rule("A", "A")]},
+        orchestrator={**ORCHESTRATOR, "max_turns": 2},
+    )
+    putting.suppressed, putting.redactor = frozenset({"flag"}), Redactor(["canary-1"])
+    listen(putting, [], prompts)
+
+    _, kept = await putting.run()
+
+    first, last = prompts[0], prompts[-1]
+    assert first == "You are A.|[CONTEXT VARIABLES]\ngiven: (hidden)"
+    assert last == "You are A.|[CONTEXT VARIABLES]\ngiven: (hidden)\nnote: (hidden)\nkept: as it is"
+    assert kept.context(1) == {"given": "(hidden)", "note": "(hidden)", "kept": "as it is"}
+    assert kept.turn(1).text == "it is (hidden)"
+    assert "canary-1" not in "".join([*prompts, *kept.turns])
+    purges = [vars(each)["names"] for each in caplog.records if each.getMessage() == "environment_variables_purged"]
+    assert purges == [["flag", "given", "note"]]
 
 
 def listen(chat: Chat, asked: list[list[str]], prompts: list[str] | None = None) -> None:

@@ -43,13 +43,13 @@ def test_daylight_saving_is_as_in_debian_cron(cron: str, zone: str, after: str, 
 
 
 @pytest.mark.parametrize("zone", [NEW_YORK, "Europe/London", "America/Santiago", "Australia/Lord_Howe", "Africa/Cairo"])
-@pytest.mark.parametrize(("cron", "step_minutes"), [("*/15 * * * *", 15), ("* * * * *", 1)])
+@pytest.mark.parametrize(("cron", "step_minutes"), [("*/30 * * * *", 30), ("* * * * *", 1)])
 def test_wildcard_jobs_keep_their_step_through_a_whole_year(zone: str, cron: str, step_minutes: int) -> None:
     if step_minutes == 1:
         days = (datetime(2026, 3, 1, tzinfo=UTC), datetime(2026, 4, 30, tzinfo=UTC), datetime(2026, 9, 1, tzinfo=UTC))
         starts, count = [*days, datetime(2026, 10, 20, tzinfo=UTC)], 3000
     else:
-        starts, count = [datetime(2026, 1, 1, tzinfo=UTC)], 365 * 96
+        starts, count = [datetime(2026, 1, 1, tzinfo=UTC)], 365 * 48
 
     for start in starts:
         fires = [start, *islice(fires_after(cron, zone, start), count)]

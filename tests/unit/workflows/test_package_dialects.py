@@ -1,11 +1,12 @@
 """Dialects: the same package in the shapes authors write."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.unit.workflows.packages import ORCHESTRATOR, TOOL, errors, load, write_package, write_tool
+from tests.unit.workflows.packages import ORCHESTRATOR, TOOL, errors, faults, load, write_package, write_tool
 from workflows.package.catalog import LIBRARY
 from workflows.package.loader import load_package
 from workflows.package.models import Package
@@ -70,7 +71,7 @@ def test_a_prompt_is_its_sections_in_order(tmp_path: Path, agent: dict[str, Any]
 def test_exposures_have_three_forms(tmp_path: Path, exposed: Any) -> None:
     package = load(tmp_path, context_variables={"definitions": {"v": {"source": {"type": "state"}}}, "agents": exposed})
 
-    assert package.findings == ()
+    assert faults(package) == []
     assert package.exposed == {"A": ("v", "app_id")}
 
 
@@ -84,7 +85,7 @@ def test_exposures_have_three_forms(tmp_path: Path, exposed: Any) -> None:
 def test_definitions_are_a_mapping_or_a_list(tmp_path: Path, definitions: Any) -> None:
     package = load(tmp_path, context_variables={"definitions": definitions})
 
-    assert package.findings == ()
+    assert faults(package) == []
     variable = package.variables["v"]
     assert (variable.kind, variable.type, variable.default) == ("state", "boolean", False)
 
@@ -117,14 +118,10 @@ def test_both_taxonomies_are_one_internal_form(tmp_path: Path, taxonomies: list[
         context_variables={"definitions": {f"v{n}": {"source": source} for n, source in enumerate(taxonomies)}},
     )
 
-    assert package.findings == ()
-    forms = [{**vars_of(each), "name": "v"} for each in package.variables.values()]
+    assert faults(package) == []
+    forms = [replace(each, name="v") for each in package.variables.values()]
     assert all(form == forms[0] for form in forms)
-    assert forms[0]["kind"] == kind
-
-
-def vars_of(value: Any) -> dict[str, Any]:
-    return {name: getattr(value, name) for name in value.__slots__}
+    assert forms[0].kind == kind
 
 
 def routed(tmp_path: Path, rules: Any, stem: str = "handoffs", **orchestrator: Any) -> Package:
@@ -155,7 +152,7 @@ def routed(tmp_path: Path, rules: Any, stem: str = "handoffs", **orchestrator: A
 def test_routing_files_have_several_roots(tmp_path: Path, stem: str, rules: Any) -> None:
     package = routed(tmp_path, rules, stem)
 
-    assert package.findings == ()
+    assert faults(package) == []
     assert [(each.source, each.target, each.condition) for each in package.rules] == [("A", "B", None)]
 
 
@@ -197,7 +194,7 @@ def test_routing_files_have_several_roots(tmp_path: Path, stem: str, rules: Any)
 def test_conditions_have_one_internal_form(tmp_path: Path, rule: dict[str, Any], condition: str, scope: str) -> None:
     package = routed(tmp_path, {"handoff_rules": [{"source_agent": "A", "target_agent": "B", **rule}]})
 
-    assert package.findings == ()
+    assert faults(package) == []
     assert [(each.condition, each.scope) for each in package.rules] == [(condition, scope)]
 
 
@@ -214,7 +211,7 @@ def test_conditions_have_one_internal_form(tmp_path: Path, rule: dict[str, Any],
 def test_targets_have_other_names(tmp_path: Path, written: str, target: str) -> None:
     package = routed(tmp_path, {"handoff_rules": [{"source_agent": "A", "target_agent": written}]})
 
-    assert package.findings == ()
+    assert faults(package) == []
     assert package.rules[0].target == target
 
 
@@ -225,7 +222,7 @@ def test_of_two_routing_files_the_pattern_chooses(tmp_path: Path, pattern: str, 
     package = routed(tmp_path, {"handoff_rules": [{"from": "A", "to": "B"}]}, orchestration_pattern=pattern)
 
     assert [rule.target for rule in package.rules] == [chosen]
-    assert [(each.level, each.code) for each in package.findings] == [("warning", "ignored_file")]
+    assert [(each.level, each.code) for each in faults(package)] == [("warning", "ignored_file")]
 
 
 @pytest.mark.parametrize(
@@ -240,7 +237,7 @@ def test_tools_are_a_list_bare_or_named(tmp_path: Path, tools: Any) -> None:
 
     package = load(tmp_path, tools=tools)
 
-    assert package.findings == ()
+    assert faults(package) == []
     assert [(tool.agents, tool.file, tool.function) for tool in package.tools] == [(("A",), file, "greet")]
 
 
@@ -251,7 +248,7 @@ def test_a_shared_tool_comes_from_beside_the_package(tmp_path: Path) -> None:
 
     package = load(tmp_path / "P", tools=[{"agent": "A", "file": "../_shared/greet.py", "function": "greet"}])
 
-    assert package.findings == ()
+    assert faults(package) == []
     assert package.tools[0].file == shared
 
 
@@ -264,7 +261,7 @@ def test_a_flag_has_many_spellings(tmp_path: Path, word: object) -> None:
 def test_the_first_agent_has_several_field_names(tmp_path: Path, alias: str) -> None:
     package = load(tmp_path, orchestrator={"workflow_name": "Small", alias: "B"})
 
-    assert package.findings == ()
+    assert faults(package) == []
     assert package.orchestrator.initial_agent == "B"
 
 
@@ -285,7 +282,7 @@ def test_triggers_stand_in_a_file_of_their_own_or_in_the_orchestrator(tmp_path: 
 
     assert own.triggers == bare.triggers == inside.triggers
     assert [each.name for each in own.triggers] == ["schedule-0"]
-    assert own.findings == bare.findings == inside.findings == ()
+    assert faults(own) == faults(bare) == faults(inside) == []
 
 
 def test_an_agents_file_may_be_json_among_yaml(tmp_path: Path) -> None:

@@ -6,16 +6,21 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.workflows.packages import AGENTS, ORCHESTRATOR, TOOL, load, write_package, write_tool
-from workflows.package.files import MAX_FILE_BYTES, content_version, load_yaml, read_data_file
+from tests.unit.workflows.packages import AGENTS, ORCHESTRATOR, TOOL, load, rule, said, write_package, write_tool
+from workflows.package.data_files import MAX_FILE_BYTES, read_data_file
+from workflows.package.files import load_yaml
 from workflows.package.findings import Finding, PackageError
-from workflows.package.loader import load_package
+from workflows.package.loader import inspect_package, load_package
+from workflows.package.models import Counts
+from workflows.package.tree import content_version
+
+ALONE = {"agents": [{"name": "A", "system_message": "You are A."}]}
 
 
 def refused(folder: Path) -> Finding:
-    with pytest.raises(PackageError) as caught:
-        load_package(folder)
-    return caught.value.finding
+    inspection = inspect_package(folder)
+    assert inspection.verdict == "refused"
+    return next(each for each in inspection.findings if each.level == "error")
 
 
 def place(folder: Path) -> tuple[str, str]:
@@ -34,10 +39,107 @@ def test_yaml_and_json_are_read_with_and_without_a_byte_order_mark(tmp_path: Pat
     assert (package.name, list(package.agents), package.refused) == ("Small", ["A", "B"], False)
 
 
-def test_a_folder_without_both_files_is_no_package(tmp_path: Path) -> None:
-    write_package(tmp_path, agents=None)
-    assert refused(tmp_path).code == "not_a_package"
-    assert refused(tmp_path / "absent").code == "not_a_package"
+@pytest.mark.parametrize("missing", ["orchestrator", "agents"])
+def test_a_package_without_one_of_its_two_files_is_told_which(tmp_path: Path, missing: str) -> None:
+    write_package(tmp_path / "P", **{missing: None})
+
+    assert place(tmp_path / "P") == ("missing_file", missing)
+    assert load_package(tmp_path / "P").refused
+
+
+def test_a_folder_with_neither_is_no_package(tmp_path: Path) -> None:
+    (tmp_path / "tools.yaml").write_text("[]")
+    for folder in (tmp_path, tmp_path / "absent"):
+        with pytest.raises(PackageError) as caught:
+            load_package(folder)
+        assert (caught.value.finding.code, caught.value.finding.file) == ("not_a_package", str(folder))
+
+
+@pytest.mark.parametrize("files", [["workflow.json"], ["workflow.json", "agents.py", "tools.yaml"]])
+def test_a_package_of_the_first_era_is_recognised_and_refused(tmp_path: Path, files: list[str]) -> None:
+    for name in files:
+        (tmp_path / name).write_text("{}")
+
+    assert place(tmp_path) == ("unsupported_era", "workflow.json")
+    with pytest.raises(PackageError, match="first era"):
+        load_package(tmp_path)
+
+
+def test_every_file_is_read_on_its_own_so_that_all_faults_are_said_at_once(tmp_path: Path) -> None:
+    folder = write_package(
+        tmp_path / "P",
+        agents="agents: [",
+        tools="tools: [a: b: c]",
+        context_variables={"definitions": {"v": {"type": "nothing"}, "w": {}}},
+        handoffs={"handoff_rules": [rule("A", "B"), rule("B", "terminate")]},
+    )
+
+    inspection = inspect_package(folder)
+
+    # That A and B are unknown is no news where the agents could not be read.
+    assert [(each.code, each.file, each.path, each.line) for each in inspection.findings if each.level == "error"] == [
+        ("unreadable", "agents.yaml", "", 2),
+        ("unreadable", "tools.yaml", "", 1),
+        ("wrong_value", "context_variables.yaml", "definitions.v.type", None),
+    ]
+    assert inspection.counts == Counts(variables=2, handoffs=2)
+    assert inspection.name == "Small"
+
+
+def test_a_package_whose_orchestrator_cannot_be_read_has_its_folders_name(tmp_path: Path) -> None:
+    inspection = inspect_package(write_package(tmp_path / "P", orchestrator="- ["))
+
+    assert (inspection.name, inspection.verdict, inspection.counts.agents) == ("P", "refused", 2)
+    assert [(each.code, each.file) for each in inspection.findings] == [("unreadable", "orchestrator.yaml")]
+
+
+def test_the_user_interface_is_not_read(tmp_path: Path) -> None:
+    package = load(tmp_path, agents=ALONE, ui_config="visual_agents: [")
+    assert said(package) == {("info", "ui_only", "ui_config.yaml", "")}
+
+
+def test_what_is_no_package_file_is_ignored_quietly(tmp_path: Path) -> None:
+    folder = write_package(tmp_path, agents=ALONE)
+    for name in ("InterviewAgentPrompt.json", "_pack/agents.yaml", "data/rows.json", "__init__.py", "notes.txt"):
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text("{")
+
+    assert load_package(folder).findings == ()
+
+
+@pytest.mark.parametrize("suffix", [".yaml", ".yml", ".json"])
+@pytest.mark.parametrize("root", ["batches", "conveyors"])
+def test_task_batches_are_reported_and_keep_runs_from_starting(tmp_path: Path, suffix: str, root: str) -> None:
+    folder = write_package(tmp_path, agents=ALONE)
+    (folder / "extended_orchestration").mkdir()
+    (folder / "extended_orchestration" / f"task_batches{suffix}").write_text(f'{{"{root}": [{{"id": "one"}}]}}')
+
+    package = load_package(folder)
+
+    assert said(package) == {("warning", "task_batches", f"extended_orchestration/task_batches{suffix}", "")}
+    assert not package.refused
+    assert len(package.blockers) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("", []),
+        ("batches: [{name: x}]", [("warning", "wrong_type", "batches[0]"), ("warning", "task_batches", "")]),
+        ("batches: 5", [("warning", "wrong_type", "batches"), ("warning", "task_batches", "")]),
+        ("[1, 2]", [("warning", "wrong_type", ""), ("warning", "task_batches", "")]),
+        ("batches: [", [("error", "unreadable", "")]),
+    ],
+)
+def test_task_batches_of_any_shape_are_read(tmp_path: Path, text: str, found: list[tuple[str, str, str]]) -> None:
+    folder = write_package(tmp_path, agents=ALONE)
+    (folder / "extended_orchestration").mkdir()
+    (folder / "extended_orchestration" / "task_batches.yaml").write_text(text)
+
+    inspection = inspect_package(folder)
+
+    assert [(each.level, each.code, each.path) for each in inspection.findings] == found
+    assert {each.file for each in inspection.findings} <= {"extended_orchestration/task_batches.yaml"}
 
 
 def test_two_files_for_one_stem_are_refused(tmp_path: Path) -> None:

@@ -11,9 +11,10 @@ import pytest
 
 from tests.unit.workflows.chats import THREADS, Chat, Kept, built
 from tests.unit.workflows.packages import load, write_tool
-from workflows.chat.package_tools import CONTEXT, PackageTool
+from workflows.chat.package_tools import CONTEXT, REDACTOR, PackageTool
 from workflows.chat.tool_functions import MAX_RESULT, load_tool_functions
 from workflows.context.context_variables import ContextVariables
+from workflows.context.redaction import Redactor
 from workflows.outcome import OutcomeKind
 
 if TYPE_CHECKING:
@@ -72,8 +73,8 @@ async def test_a_run_that_is_closed_inside_a_tool_stays_closed(tmp_path: Path) -
     [function] = load_tool_functions(package).values()
     tool = PackageTool(function, THREADS)
     event = SimpleNamespace(serialized_arguments={})
-    context = SimpleNamespace(dependencies={CONTEXT: ContextVariables()})
-    left: list[Coroutine[Any, Any, str]] = []
+    context = SimpleNamespace(dependencies={CONTEXT: ContextVariables(), REDACTOR: Redactor()})
+    left: list[Coroutine[Any, Any, Any]] = []
 
     async def start() -> None:
         left.append(tool._result(cast("ToolCallEvent", event), cast("ConversationContext", context)))

@@ -247,3 +247,11 @@ async def test_files_of_one_name_in_two_folders_are_two_modules(tmp_path: Path) 
 
     assert [(await call(each)).place for each in functions] == ["a", "b"]
     assert len({each.function.__module__ for each in functions}) == 2
+
+
+@pytest.mark.parametrize("given", [{"tool_type": "UI_Tool"}, {"tool_type": "UI_Surface"}, {"bind_to_agent": False}])
+def test_a_tool_that_is_not_offered_is_not_even_imported(tmp_path: Path, given: dict[str, Any]) -> None:
+    package = package_of(tmp_path, "def t(): ...\nraise RuntimeError('imported')\n", **given)
+
+    assert [tool.function for tool in package.tools] == ["t"]
+    assert load_tool_functions(package) == {}

@@ -1,22 +1,27 @@
-"""Reads the agents file: names, prompts and models."""
+"""Reads the agents file: names, prompts, models and what an agent is expected to be able to do."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from workflows.package.models import Agent
+from workflows.package.models import TERMINATE, USER, Agent
+from workflows.package.reading.prompts import read_prompt
 from workflows.package.reading.section import Section
+from workflows.package.reading.spelling import speaker, spelled
 
-_SECTION_ORDER = (
+_CAPABILITIES = (
+    "sandbox_shell",
+    "web_search",
+    "duck_search",
+    "web_fetch",
+    "multimodal_inputs_enabled",
+    "image_generation",
+    "image_generation_enabled",
+    "pending_turn_replay",
     "role",
-    "objective",
-    "context",
-    "runtime_integrations",
-    "guidelines",
-    "instructions",
-    "examples",
-    "json_output_compliance",
-    "output_format",
 )
+_SIBLINGS = ("schema_version", "version", "description")
+_LONGEST_NAME = 64  # what model APIs take as the name of a speaker; so are the characters
+_NOT_IN_NAMES = frozenset('<>|\\/.$"')  # the dot and the dollar are for MongoDB, whose keys agents become
 
 
 def read_agents(section: Section) -> dict[str, Agent]:
@@ -24,7 +29,8 @@ def read_agents(section: Section) -> dict[str, Agent]:
     for one in _entries(section):
         agent = _agent(one)
         if agent.name in agents:
-            one.error("duplicate_agent", "name", f"{agent.name} is defined twice; rename one")
+            message = f"{agent.name} is defined twice; rename one"
+            one.error("duplicate_agent", spelled(one, "name", "agent_name"), message)
         if agent.name:
             agents[agent.name] = agent
     if not agents:
@@ -34,62 +40,81 @@ def read_agents(section: Section) -> dict[str, Agent]:
 
 def _entries(section: Section) -> Iterator[Section]:
     """A list of agents, or a mapping from name to agent, under `agents` or bare."""
-    body: Any = section.body.get("agents", section.body)
-    if isinstance(body, Mapping):
-        for name, entry in body.items():
-            if name == "schema_version":  # a sibling of the agents where the file has no `agents` key of its own
-                continue
-            named = {"name": name, **entry} if isinstance(entry, Mapping) else entry
-            yield Section(named, file=section.file, path=section.at(f"agents.{name}"), findings=section.findings)
-    elif isinstance(body, list):
+    body = section.body.get("agents", section.body)
+    if isinstance(body, list):
         for index, entry in enumerate(body):
-            yield Section(entry, file=section.file, path=section.at(f"agents[{index}]"), findings=section.findings)
+            one = section.child(entry, f"agents[{index}]")  # says what is no mapping
+            if isinstance(entry, Mapping):
+                yield one
+    elif isinstance(body, Mapping):
+        yield from _named_entries(section, body, prefix="" if body is section.body else "agents.")
     else:
         section.error("wrong_type", "agents", "must be a list or a mapping of agents")
+    if "agents" in section.body:
+        section.get("agents", *_SIBLINGS)
+        section.report_rest()
+
+
+def _named_entries(section: Section, body: Mapping[Any, Any], *, prefix: str) -> Iterator[Section]:
+    for key, entry in body.items():
+        if not isinstance(key, str):
+            section.error("wrong_type", prefix.rstrip("."), "has an agent whose name is no text; put it in quotes")
+        elif entry is None or isinstance(entry, Mapping):
+            written = {field: value for field, value in (entry or {}).items() if value is not None}
+            named = written if "name" in written or "agent_name" in written else {"name": key, **written}
+            yield section.child(named, f"{prefix}{key}")
+        elif not (prefix == "" and key in _SIBLINGS):  # a sibling of the agents where `agents` is not written
+            section.error("wrong_type", f"{prefix}{key}", "must be a mapping, as an agent is; or leave it out")
 
 
 def _agent(section: Section) -> Agent:
-    name = section.required_text("name", "agent_name")
-    for unsupported in ("auto_tool_mode", "structured_outputs_required"):
-        if section.flag(unsupported):
-            section.error("unsupported", unsupported, "is not supported; set it to false or leave it out")
-    mode = section.text("human_input_mode")
-    if mode is not None and mode.upper() != "NEVER":
-        section.ignored("human_input_mode", f"{mode} needs a person in the chat; NEVER is used")
-    section.get("description", "llm_config_type")
-    agent = Agent(name=name, system_message=_prompt(section), model=section.text("model") or "default")
+    auto_tool_mode = section.flag("auto_tool_mode")
+    if auto_tool_mode:
+        message = "calling tools with the fields of a structured answer is not executed yet; set it to false"
+        section.blocks("auto_tool_mode", "auto_tool_mode", message)
+    _report_not_executed(section)
+    agent = Agent(
+        name=_name(section),
+        system_message=read_prompt(section),
+        model=section.text("model") or "default",
+        description=section.text("description") or "",
+        max_consecutive_auto_reply=section.integer("max_consecutive_auto_reply", default=2, least=0),
+        auto_tool_mode=auto_tool_mode,
+        structured_outputs_required=section.flag("structured_outputs_required"),
+    )
     section.report_rest()
     return agent
 
 
-def _prompt(section: Section) -> str:
-    raw = section.get("prompt_sections")
-    custom = section.get("prompt_sections_custom")
-    parts = [*_ordered(raw, section), *_ordered(custom, section)]
-    system_message = section.text("system_message")
-    if not parts:
-        return system_message or ""
-    return "\n\n".join(parts)
+def _name(section: Section) -> str:
+    field = spelled(section, "name", "agent_name")
+    name = section.required_text(field)
+    if speaker(name) != name or name in (USER, TERMINATE):
+        message = f"{name} means a person or the end of the chat, so that no hand-off reaches it; rename the agent"
+        section.error("reserved_name", field, message)
+    elif (
+        len(name) > _LONGEST_NAME or not name.isprintable() or any(map(str.isspace, name)) or _NOT_IN_NAMES & set(name)
+    ):
+        message = f"use at most {_LONGEST_NAME} characters, without spaces and without any of < > | \\ / . $ and quotes"
+        section.error("wrong_value", field, message)
+    return name
 
 
-def _ordered(raw: Any, section: Section) -> list[str]:
-    if raw is None:
-        return []
-    if isinstance(raw, Mapping):
-        known = [raw[key] for key in _SECTION_ORDER if key in raw]
-        entries = [*known, *(value for key, value in raw.items() if key not in _SECTION_ORDER)]
-    elif isinstance(raw, list):
-        entries = raw
-    else:
-        section.error("wrong_type", "prompt_sections", "must be a list or a mapping of sections")
-        return []
-    return [text for entry in entries if (text := _section_text(entry))]
+def _report_not_executed(section: Section) -> None:
+    mode = section.text("human_input_mode")
+    if mode is not None and mode.upper() != "NEVER":
+        section.ignored("human_input_mode", f"{mode} needs a person in the chat; NEVER is used")
+    if section.get("llm_config_type"):
+        section.ignored("llm_config_type", "is not read; write model: with an alias of the models file")
+    if section.get("max_consecutive_auto_reply") is not None:
+        message = "is not counted here; max_turns of the orchestrator bounds the chat"
+        place = section.at("max_consecutive_auto_reply")
+        section.findings.add("info", "not_executed", section.file, place, message)
+    for capability in _CAPABILITIES:
+        if _wanted(section.get(capability)):
+            message = "is a capability that agents do not have here; give the agent a tool for it, or leave it out"
+            section.warning("capability_unsupported", capability, message)
 
 
-def _section_text(entry: Any) -> str | None:
-    if isinstance(entry, str):
-        return entry
-    if not isinstance(entry, Mapping) or entry.get("content") is None:
-        return None
-    heading = entry.get("heading")
-    return f"{heading}\n{entry['content']}" if heading else str(entry["content"])
+def _wanted(value: Any) -> bool:
+    return bool(value) and not (isinstance(value, str) and value.strip().lower() in ("false", "no", "off", "none"))

@@ -1,64 +1,103 @@
 """Reads the orchestrator file: how a conversation starts, flows and stops."""
 
-from collections.abc import Mapping
-from typing import Any, cast, get_args
+from collections.abc import Iterable, Mapping
+from typing import Any, get_args
 
-from workflows.package.models import Limits, Orchestrator, Pattern
+from workflows.package.models import TERMINATE, Limits, Orchestrator, Pattern, StartupMode
+from workflows.package.reading.inputs import read_inputs
 from workflows.package.reading.section import Section
+from workflows.package.reading.spelling import speaker, spelled
 from workflows.package.trigger_specs import NAME
 
-SUPPORTED_PATTERNS = {"DefaultPattern", "Pipeline", "ag2_network"}
+_PATTERNS: Mapping[str, Pattern] = {name.lower(): name for name in get_args(Pattern)}
+_EXECUTED: frozenset[Pattern] = frozenset({"DefaultPattern", "Pipeline", "ag2_network"})
+_STARTUP_MODES: Mapping[str, StartupMode] = {name.lower(): name for name in get_args(StartupMode)}
+_NOT_EXECUTED = {
+    "initial_message_to_user": "is a greeting for a user interface; there is none here",
+    "visual_agents": "is for a user interface; there is none here",
+    "outputs": "is not checked; the outcome of a run is its final context",
+    "retry": "is not executed yet; a run is retried by the worker's own policy",
+    "on_failure": "is not executed yet; watch the state of runs instead",
+}
 
 
 def read_orchestrator(section: Section, *, folder_name: str) -> Orchestrator:
-    name = section.text("workflow_name")
-    if name is None:
-        section.warning("no_workflow_name", "workflow_name", f"is missing; the directory's name {folder_name} is used")
-    elif not NAME.fullmatch(name):  # it stands in addresses and in the keys that make runs unique
-        section.error("wrong_value", "workflow_name", "use letters, digits, dots, dashes and underscores, at most 100")
-    section.get("triggers", "schema_version", "startup_mode", "workflow_startup_mode", "entry_point", "metadata")
-    section.get("description", "outputs")
-    if section.get("initial_message_to_user"):
-        section.ignored("initial_message_to_user", "is a greeting for a user interface; there is none here")
+    """`triggers` inside this file is read by the reader of triggers."""
+    section.get("triggers", "metadata", "description")
+    section.text("schema_version")
+    section.flag("entry_point")
+    _report_not_executed(section)
     orchestrator = Orchestrator(
-        workflow_name=name or folder_name,
-        initial_agent=section.required_text("initial_agent", "recipient", "initiating_agent"),
+        workflow_name=_workflow_name(section, folder_name),
+        initial_agent=_first_speaker(section),
         pattern=_pattern(section),
-        human_in_the_loop=section.flag("human_in_the_loop"),
+        startup_mode=_startup_mode(section),
+        human_in_the_loop=section.flag(spelled(section, "human_in_the_loop", "human_in_loop")),
         initial_message=section.text("initial_message"),
-        inputs=_inputs(section),
+        failure_message_key=section.text("failure_message_key"),
+        inputs=read_inputs(section),
         limits=_limits(section),
     )
     section.report_rest()
     return orchestrator
 
 
-def _inputs(section: Section) -> dict[str, Mapping[str, Any]]:
-    inputs: dict[str, Mapping[str, Any]] = {}
-    for name, spec in section.mapping("inputs").items():
-        if spec is None or isinstance(spec, Mapping):
-            inputs[str(name)] = spec or {}
-        else:
-            section.error("wrong_type", f"inputs.{name}", "must be a mapping such as {type: string, required: true}")
-    return inputs
+def _workflow_name(section: Section, folder_name: str) -> str:
+    name = section.text("workflow_name")
+    if section.get("workflow_name") is None:
+        section.warning("no_workflow_name", "workflow_name", f"is missing; the directory's name {folder_name} is used")
+        name = folder_name
+    if name is not None and not NAME.fullmatch(name):  # it stands in addresses and in the keys that make runs unique
+        message = "use letters, digits, dots, dashes and underscores, at most 100, a letter or digit first"
+        section.error("wrong_value", "workflow_name", message)
+    return name or folder_name
+
+
+def _first_speaker(section: Section) -> str:
+    field = spelled(section, "initial_agent", "recipient", "initiating_agent")
+    first = speaker(section.required_text(field))
+    if first == TERMINATE:
+        section.error("wrong_value", field, "would end the chat before it begins; name an agent, or user")
+        return ""
+    return first
 
 
 def _pattern(section: Section) -> Pattern:
-    pattern = section.text("orchestration_pattern") or "DefaultPattern"
-    if pattern not in get_args(Pattern):
-        section.error(
-            "unknown_pattern", "orchestration_pattern", f"{pattern} is not one of {_listed(get_args(Pattern))}"
-        )
-    elif pattern not in SUPPORTED_PATTERNS:
-        section.error(
-            "unsupported", "orchestration_pattern", f"{pattern} is not supported; use {_listed(SUPPORTED_PATTERNS)}"
-        )
-    return cast("Pattern", pattern)
+    field = "orchestration_pattern"
+    written = section.text(field)
+    if written is None:
+        return "DefaultPattern"
+    pattern = _PATTERNS.get(written.lower())
+    if pattern is None:
+        section.error("unknown_pattern", field, f"{written} is not one of {_listed(_PATTERNS.values())}")
+        return "DefaultPattern"
+    if pattern not in _EXECUTED:
+        message = f"{pattern} is not executed yet; use {_listed(_EXECUTED)} with rules in handoffs"
+        section.blocks("pattern_not_executed", field, message)
+    return pattern
+
+
+def _startup_mode(section: Section) -> StartupMode:
+    modes: dict[str, StartupMode] = {}
+    for field in ("startup_mode", "workflow_startup_mode"):
+        written = section.text(field)
+        mode = _STARTUP_MODES.get((written or "").lower())
+        if mode is not None:
+            modes[field] = mode
+        elif written is not None:
+            section.error("wrong_value", field, f"{written} is not one of {_listed(_STARTUP_MODES.values())}")
+    if len(set(modes.values())) > 1:
+        message = "says something else than startup_mode, which means the same; keep one of them"
+        section.error("conflicting_fields", "workflow_startup_mode", message)
+    if "UserDriven" in modes.values():
+        place = section.at(next(iter(modes)))
+        message = "waits for a user's first message; here the trigger's message, or initial_message, is the first"
+        section.findings.add("info", "starts_without_user", section.file, place, message)
+    return next(iter(modes.values()), "BackendOnly")
 
 
 def _limits(section: Section) -> Limits:
-    raw: Any = section.mapping("limits")
-    limits = Section(raw, file=section.file, path=section.at("limits"), findings=section.findings)
+    limits = section.child(section.mapping("limits"), "limits")
     defaults = Limits()
     # `max_turns` stands beside `limits` in packages as they exist, and inside it in ours.
     max_turns = section.integer("max_turns", default=defaults.max_turns)
@@ -67,9 +106,29 @@ def _limits(section: Section) -> Limits:
         wall_clock_s=limits.number("wall_clock_s", default=defaults.wall_clock_s),
         model_calls=limits.integer("model_calls", default=defaults.model_calls),
     )
-    limits.report_rest("this limit is not enforced yet")
+    for planned in ("tool_calls", "tokens", "usd"):
+        if limits.get(planned) is not None:
+            limits.number(planned, default=1)
+            limits.ignored(planned, "this limit is not enforced yet; model_calls and wall_clock_s are")
+    limits.report_rest("is not a limit; use max_turns, wall_clock_s or model_calls")
     return read
 
 
-def _listed(names: Any) -> str:
+def _report_not_executed(section: Section) -> None:
+    for field, why in _NOT_EXECUTED.items():
+        if section.get(field):
+            section.ignored(field, why)
+    if section.get("runtime_extensions"):
+        message = "is code for a server; a worker never runs it; start it where that server runs"
+        section.warning("ignored_in_worker", "runtime_extensions", message)
+    if section.get("failure_message_key"):
+        message = "is not added to the outcome of a failed run yet; look for its value in the final context"
+        section.findings.add("info", "not_executed", section.file, section.at("failure_message_key"), message)
+    fields: list[Any] = list(section.body)
+    for field in (name for name in fields if isinstance(name, str) and name.startswith("ui_")):
+        if section.get(field):
+            section.ignored(field, "is for a user interface; there is none here")
+
+
+def _listed(names: Iterable[str]) -> str:
     return ", ".join(sorted(names))

@@ -1,133 +1,144 @@
-"""Reads hand-offs or the transition graph: rules in file order."""
+"""Reads hand-offs or the transition graph: rules, in the order in which they are asked.
 
+File order, unless `priority` says otherwise: of one source's rules the lower number is asked first, and rules
+without one come after those that have it. Of several rules without a condition a classic pattern takes the
+last in file order, or the one with the lowest priority; `ag2_network` takes the first rule that holds.
+"""
+
+import math
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, Literal
 
-from workflows.context.conditions import ConditionError, compile_condition
-from workflows.package.models import TERMINATE, USER, Rule
-from workflows.package.reading.section import Section
+from workflows.package.models import TERMINATE, USER, Pattern, Rule
+from workflows.package.reading.rule_conditions import ALWAYS, When, read_when
+from workflows.package.reading.rule_order import in_order, report_unreached
+from workflows.package.reading.section import LARGEST, Section
+from workflows.package.reading.spelling import speaker, spelled
 
-_USER_WORDS = {"user", "user_proxy", "userproxy", "human", "reverttouser"}
-_TERMINATE_WORDS = {"terminate", "end", "stop"}
-_ALWAYS = {"after_work", "after_turn"}
-_EXPRESSION = {"expression", "context_expression", "context"}
-_LLM = {"llm", "string_llm"}
-_PRE = {"pre", "before_reply", "immediate", "context_pre"}
-_POST = {"", "post", "after"}
+_ROOTS = ("handoff_rules", "transition_rules", "handoffs", "transitions", "transition_graph")
+_SIBLINGS = ("schema_version", "version", "description")
+_SOURCE = ("source_agent", "source", "from", "after_turn")
+_TARGET = ("target_agent", "target", "to")
+_TARGET_KINDS = {"reverttousertarget": USER, "terminatetarget": TERMINATE, "agenttarget": None}
+_PRE = frozenset({"pre", "before_reply", "immediate", "context_pre"})
+_POST = frozenset({"", "post", "after"})
 
 
-def read_rules(section: Section, *, agents: frozenset[str]) -> tuple[Rule, ...]:
-    rules = []
-    for one in _entries(section):
-        rule = _rule(one)
-        for field, name in (("source_agent", rule.source), ("target_agent", rule.target)):
-            if name and name not in agents | {USER, TERMINATE}:
-                one.error("unknown_agent", field, f"{name} is not an agent of this package")
-        rules.append(rule)
-    _report_shadowed(section, rules)
-    return tuple(rules)
+def read_rules(section: Section, *, agents: frozenset[str], pattern: Pattern = "DefaultPattern") -> tuple[Rule, ...]:
+    """Only classic patterns know rules that a model judges; they differ in what several unconditional ones mean."""
+    strict = pattern == "ag2_network"
+    read = [_rule(entry, agents, by_model=not strict) for entry in _entries(section)]
+    rules = in_order(read, strict=strict)
+    report_unreached(rules, section, strict=strict)
+    return rules
 
 
 def _entries(section: Section) -> Iterator[Section]:
-    body: Any = section.get("handoff_rules", "transition_rules", "handoffs", "transitions")
-    if isinstance(body, Mapping):
-        body = body.get("handoff_rules")
-    if body is None:
-        body = []
-    if not isinstance(body, list):
-        section.error("wrong_type", "handoff_rules", "must be a list of rules")
+    """The rules stand under one of several names, some of them one inside of another."""
+    written = [name for name in _ROOTS if section.body.get(name) not in (None, [], {})]
+    section.get(*_ROOTS, *_SIBLINGS)
+    for second in written[1:]:
+        section.error("two_roots", second, f"stands beside {written[0]}, which holds rules too; keep one list")
+    section.report_rest("is no part of routing; write it in the orchestrator file, or leave it out")
+    if not written:
         return
-    for index, entry in enumerate(body):
-        yield Section(entry, file=section.file, path=f"handoff_rules[{index}]", findings=section.findings)
-    section.get("schema_version", "max_turns")
-    section.report_rest()
+    root, body = written[0], section.body[written[0]]
+    if isinstance(body, list):
+        for index, entry in enumerate(body):
+            one = section.child(entry, f"{root}[{index}]")  # says what is no mapping
+            if isinstance(entry, Mapping):
+                yield one
+    elif isinstance(body, Mapping):
+        yield from _entries(section.child(body, root))
+    else:
+        section.error("wrong_type", root, "must be a list of rules")
 
 
-def _rule(section: Section) -> Rule:
-    source = _agent_name(section.required_text("source_agent", "source", "from"))
-    target = _agent_name(section.required_text("target_agent", "target", "to"))
-    _check_target_kind(section, target)
-    condition = _condition(section)
-    section.get("description", "priority")
+def _rule(section: Section, agents: frozenset[str], *, by_model: bool) -> tuple[Rule, float]:
+    source = _source(section, agents)
+    target = _target(section, agents)
+    when = read_when(section, by_model=by_model)
     rule = Rule(
         source=source,
         target=target,
-        condition=condition,
-        scope=_scope(section),
-        termination_reason=section.text("termination_reason"),
+        condition=when.condition,
+        judged=when.judged,
+        scope=_scope(section, when),
+        termination_reason=_termination_reason(section, target),
+        description=section.text("description") or "",
+        place=section.path,
     )
+    if section.get("trigger"):
+        message = "is not looked for in what an agent says; let a derived variable watch for it and route on that"
+        section.ignored("trigger", message)
+    priority = _priority(section)
     section.report_rest()
-    return rule
+    return rule, priority
 
 
-def _agent_name(raw: str) -> str:
-    word = raw.lower()
-    if word in _USER_WORDS:
-        return USER
-    return TERMINATE if word in _TERMINATE_WORDS else raw
+def _source(section: Section, agents: frozenset[str]) -> str:
+    field = spelled(section, *_SOURCE)
+    source = speaker(section.required_text(field))
+    if source == TERMINATE:
+        section.error("wrong_value", field, "is the end of the chat, and nothing follows it; name an agent or user")
+    else:
+        _check_known(section, field, source, agents)
+    return source
 
 
-def _check_target_kind(section: Section, target: str) -> None:
+def _target(section: Section, agents: frozenset[str]) -> str:
+    """`transition_target`, and `terminate_if`, say of themselves where a rule leads; a name beside must agree."""
+    field = spelled(section, *_TARGET)
+    place = "transition_target" if section.body.get("transition_target") is not None else "terminate_if"
+    kind = _target_kind(section)
+    implied = TERMINATE if section.body.get("terminate_if") is not None else _TARGET_KINDS.get(kind or "")
+    if section.body.get(field) is None and implied is not None:
+        return implied
+    target = speaker(section.required_text(field))
+    if implied is not None and target != implied:
+        section.error("wrong_value", place, f"leads to {implied}, but {field} is {target}; make them agree")
+    elif target in (USER, TERMINATE) and kind == "agenttarget":
+        section.error("wrong_value", place, f"leads to an agent, but {field} is {target}; make them agree")
+    _check_known(section, field, target, agents)
+    return target
+
+
+def _target_kind(section: Section) -> str | None:
     kind = section.text("transition_target")
-    if kind is None:
-        return
-    expected = {USER: "RevertToUserTarget", TERMINATE: "TerminateTarget"}.get(target, "AgentTarget")
-    if kind != expected:
-        section.error("wrong_value", "transition_target", f"is {kind}, but {target} needs {expected}")
+    if kind is not None and kind.lower() not in _TARGET_KINDS:
+        message = f"{kind} is not one of AgentTarget, RevertToUserTarget, TerminateTarget"
+        section.error("wrong_value", "transition_target", message)
+    return kind.lower() if kind is not None else None
 
 
-def _scope(section: Section) -> Any:
-    scope = (section.text("condition_scope") or "").lower()
+def _check_known(section: Section, field: str, name: str, agents: frozenset[str]) -> None:
+    if name and name not in agents | {USER, TERMINATE}:
+        section.error("unknown_agent", field, f"{name} is not an agent of this package; correct it, or add the agent")
+
+
+def _scope(section: Section, when: When) -> Literal["pre", "post"]:
+    field = spelled(section, "condition_scope", "scope")
+    scope = (section.text(field) or "").strip().lower()
     if scope not in _PRE | _POST:
-        section.error("wrong_value", "condition_scope", f"{scope} is neither pre nor post")
-    return "pre" if scope in _PRE else "post"
+        section.error("wrong_value", field, f"{scope} is neither pre nor post")
+    if scope in _PRE and when == ALWAYS:
+        section.ignored(field, "a rule without a condition is asked after the reply; leave it out")
+    return "pre" if scope in _PRE and when != ALWAYS else "post"
 
 
-def _condition(section: Section) -> str | None:
-    """An expression, or None for a rule that always holds."""
-    kind = (section.text("handoff_type", "transition_type") or "").lower()
-    raw = section.get("condition", "context_expression")
-    condition_type = (section.text("condition_type") or "").lower()
-    key, value = section.text("condition_key"), section.get("condition_value")
-    if section.get("conditions"):
-        section.error("unsupported", "conditions", "a list is not supported; write one `condition`, joined with and")
-    if kind not in {"", "condition", *_ALWAYS}:
-        section.error("wrong_value", "handoff_type", f"{kind} is neither after_work nor condition")
-    if kind in _ALWAYS and (raw not in (None, True) or key is not None):
-        section.ignored("condition", f"a rule of type {kind} always holds; write handoff_type: condition")
-    if kind in _ALWAYS or (kind == "" and not condition_type and raw is None and key is None):
-        return None
-    if isinstance(raw, bool):
-        return "True" if raw else "False"
-    if condition_type == "context_equals" or (not condition_type and key is not None and raw is None):
-        if key is None:
-            section.error("missing_field", "condition_key", "is needed for context_equals")
-        return _checked(section, f"${{{key}}} == {value!r}") if key else None
-    return _written_condition(section, raw, condition_type)
+def _termination_reason(section: Section, target: str) -> str | None:
+    reason = section.text("termination_reason")
+    if reason is not None and target != TERMINATE:
+        section.ignored("termination_reason", "says why a chat ends, and this rule does not end it")
+    return reason
 
 
-def _written_condition(section: Section, raw: Any, condition_type: str) -> str | None:
-    if not isinstance(raw, str) or not raw.strip():
-        section.error("missing_field", "condition", "a rule of type condition needs a condition")
-        return None
-    if condition_type in _LLM or (not condition_type and "${" not in raw):
-        section.error("unsupported", "condition", "a condition that a model judges is not supported; use an expression")
-        return None
-    if condition_type and condition_type not in _EXPRESSION:
-        section.error("wrong_value", "condition_type", f"{condition_type} is not known; use expression")
-        return None
-    return _checked(section, raw)
-
-
-def _checked(section: Section, expression: str) -> str:
-    try:
-        compile_condition(expression)
-    except ConditionError as error:
-        section.error("bad_condition", "condition", str(error))
-    return expression
-
-
-def _report_shadowed(section: Section, rules: list[Rule]) -> None:
-    unconditional = [rule.source for rule in rules if rule.condition is None]
-    for source in sorted({name for name in unconditional if unconditional.count(name) > 1}):
-        section.warning("shadowed_rule", "", f"{source} has several rules without a condition; the last one holds")
+def _priority(section: Section) -> float:
+    """Lower is asked first; a rule without one comes last."""
+    value: Any = section.get("priority")
+    if value is None:
+        return math.inf
+    if isinstance(value, bool) or not isinstance(value, int | float) or not -LARGEST <= value <= LARGEST:
+        section.error("wrong_value", "priority", "must be a number such as 1; lower is asked first")
+        return math.inf
+    return float(value)

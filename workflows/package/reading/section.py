@@ -32,6 +32,13 @@ class Section:
     def ignored(self, field: str, why: str) -> None:
         self.findings.ignored(self.file, self.at(field), why)
 
+    def blocks(self, code: str, field: str, message: str) -> None:
+        self.findings.blocks(code, self.file, self.at(field), message)
+
+    def child(self, body: Any, field: str) -> "Section":
+        """A part of this section, by its place in it: `source`, `transitions[2]`."""
+        return Section(body, file=self.file, path=self.at(field), findings=self.findings)
+
     def at(self, field: str) -> str:
         return ".".join(part for part in (self.path, field) if part)
 

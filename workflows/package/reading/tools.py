@@ -1,92 +1,114 @@
-"""Reads the tools file. Tool code is parsed to see that the function exists, never imported here."""
+"""Reads the tools file: what an agent's model may call, and what only a user interface could."""
 
-import ast
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-from workflows.package.models import Tool
+from workflows.package.models import LifecycleTool, Tool, ToolKind
+from workflows.package.reading.code import PackageCode
+from workflows.package.reading.lifecycle_tools import read_lifecycle_tools
 from workflows.package.reading.section import Section
+from workflows.package.reading.tool_entries import known_agent, means_every_agent, tool_code, tool_entries
+
+_KINDS: dict[str, ToolKind] = {"agenttool": "Agent_Tool", "uitool": "UI_Tool", "uisurface": "UI_Surface"}
+_LISTS: dict[str, ToolKind] = {"tools": "Agent_Tool", "backend_tools": "Agent_Tool", "ui_tools": "UI_Tool"}
 
 
-def read_tools(section: Section, *, folder: Path, agents: frozenset[str]) -> tuple[Tool, ...]:
+def read_tools(
+    section: Section, *, folder: Path, agents: frozenset[str]
+) -> tuple[tuple[Tool, ...], tuple[LifecycleTool, ...]]:
+    code = PackageCode(folder, kind="tool")
+    given: set[tuple[str, str]] = set()
     tools: list[Tool] = []
-    for index, entry in enumerate(section.sequence("tools")):
-        one = Section(entry, file=section.file, path=f"tools[{index}]", findings=section.findings)
-        tool = _tool(one, folder=folder, agents=agents)
-        if tool is None:
-            continue
-        for other in tools:
-            if other.function == tool.function and set(other.agents) & set(tool.agents):
-                one.error("duplicate_tool", "function", f"{tool.function} is given to an agent twice; remove one")
+    for one, tool in _tools(section, code, agents):
         tools.append(tool)
-    if section.sequence("lifecycle_tools"):
-        section.error("unsupported", "lifecycle_tools", "are not supported; leave them out")
+        names = {(agent, tool.function) for agent in tool.agents} if tool.offered else set()
+        if names & given:
+            one.error("duplicate_tool", "function", f"{tool.function} is given to an agent twice; remove one")
+        given |= names
+    lifecycle_tools = read_lifecycle_tools(section, code=code, agents=agents)
+    section.get("schema_version", "description", "NOTE")
     section.report_rest()
-    return tuple(tools)
+    return tuple(tools), lifecycle_tools
 
 
-def _tool(section: Section, *, folder: Path, agents: frozenset[str]) -> Tool | None:
-    owners = _owners(section, agents)
-    function = section.required_text("function")
-    file = _file(section, folder)
-    kind = section.text("tool_type") or "Agent_Tool"
-    if section.flag("auto_invoke", "auto_tool_call"):
-        section.ignored("auto_invoke", "the agent decides when to call this tool")
-    if (section.text("name") or function) != function:
-        section.ignored("name", f"the agent knows this tool as {function}")
-    description = section.text("description") or ""
-    if kind in {"UI_Tool", "UI_Surface"}:
+def _tools(section: Section, code: PackageCode, agents: frozenset[str]) -> Iterator[tuple[Section, Tool]]:
+    for key, default in _LISTS.items():
+        for one, owner in tool_entries(section, key):
+            tool = _tool(one, owner=owner, default=default, code=code, agents=agents)
+            if tool is not None:
+                yield one, tool
+
+
+def _tool(
+    section: Section, *, owner: str | None, default: ToolKind, code: PackageCode, agents: frozenset[str]
+) -> Tool | None:
+    owners = _owners(section, owner, agents)
+    found = tool_code(section, code)
+    kind = _kind(section, default)
+    bound = section.flag("bind_to_agent", default=True)
+    auto_invoke = section.flag("auto_invoke", "auto_tool_call", default=kind == "UI_Tool")
+    if kind == "Agent_Tool":
+        _report_calling(section, bound=bound, auto_invoke=auto_invoke)
+    else:
         section.get("ui", "ui_contract")
-        section.ignored("tool_type", f"{kind} needs a user interface; it is not offered to the agent")
+        message = f"{kind} needs a person at a user interface; it is not offered to the agent"
+        section.warning("ui_tool_headless", "tool_type", message)
+    if found is None:
+        section.get("name", "tool_id", "description")
         return None
-    if not section.flag("bind_to_agent", default=True):
-        section.ignored("bind_to_agent", "a tool that is not bound is not offered to the agent")
-        return None
-    if kind != "Agent_Tool":
-        section.error("wrong_value", "tool_type", f"{kind} is not Agent_Tool, UI_Tool or UI_Surface")
-    section.report_rest()
-    if file is None or not function:
-        return None
-    _check_function(section, file, function)
-    return Tool(agents=owners, file=file, function=function, description=description)
+    file, function = found
+    _report_names(section, function)
+    description = section.text("description") or ""
+    _report_rest(section)
+    return Tool(owners, file, function, description, kind=kind, bound=bound, auto_invoke=auto_invoke)
 
 
-def _owners(section: Section, agents: frozenset[str]) -> tuple[str, ...]:
-    raw: Any = section.get("agent", "agents")
-    names = tuple(str(name) for name in raw) if isinstance(raw, list) else (str(raw),) if raw else ()
+def _owners(section: Section, owner: str | None, agents: frozenset[str]) -> tuple[str, ...]:
+    raw = section.get("agent", "agents")
+    if raw is None:
+        raw = owner
+    names = raw if isinstance(raw, list) else [raw] if raw not in (None, "") else []
     if not names:
         section.error("missing_field", "agent", "is needed: name the agent that may call this tool")
+    owners: dict[str, None] = {}
     for name in names:
-        if name not in agents:
-            section.error("unknown_agent", "agent", f"{name} is not an agent of this package")
-    return names
+        if not isinstance(name, str):
+            section.error("wrong_type", "agent", "must be the name of an agent, or a list of names")
+        elif means_every_agent(name, agents):
+            owners.update(dict.fromkeys(sorted(agents)))
+        elif known_agent(section, "agent", name, agents):
+            owners[name] = None
+    return tuple(owners)
 
 
-def _file(section: Section, folder: Path) -> Path | None:
-    name = section.required_text("file")
-    if not name:
-        return None
-    if "\x00" in name:  # no system can have it
-        section.error("wrong_value", "file", "is not the name of a file")
-        return None
-    root = folder.resolve()
-    for candidate in ((folder / name).resolve(), (folder / "tools" / name).resolve()):
-        shared = root.parent / "_shared"
-        if not candidate.is_relative_to(root) and not candidate.is_relative_to(shared):
-            section.error("leaves_package", "file", f"{name} is outside the package; only ../_shared is allowed")
-            return None
-        if candidate.is_file():
-            return candidate
-    section.error("missing_tool_file", "file", f"{name} is neither in the package nor in its tools folder")
-    return None
+def _kind(section: Section, default: ToolKind) -> ToolKind:
+    raw = section.text("tool_type")
+    if raw is None:
+        return default
+    kind = _KINDS.get(raw.strip().replace("_", "").lower())
+    if kind is None:
+        message = "must be Agent_Tool, UI_Tool or UI_Surface; a tool of the run's life stands under lifecycle_tools"
+        section.error("wrong_value", "tool_type", message)
+    return kind or default
 
 
-def _check_function(section: Section, file: Path, function: str) -> None:
-    try:
-        tree = ast.parse(file.read_bytes(), filename=str(file))
-    except (SyntaxError, ValueError) as error:
-        section.error("broken_tool_file", "file", f"{file.name} cannot be parsed: {error}")
-        return
-    defined = {node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
-    if function not in defined:
-        section.error("missing_tool_function", "function", f"{file.name} does not define {function}")
+def _report_calling(section: Section, *, bound: bool, auto_invoke: bool) -> None:
+    if not bound:
+        section.ignored("bind_to_agent", "a tool that is not bound is not offered to the agent; nothing calls it")
+    elif auto_invoke:
+        section.ignored("auto_invoke", "the agent decides when to call this tool; say in its prompt when to")
+
+
+def _report_names(section: Section, function: str) -> None:
+    for field in ("name", "tool_id"):
+        if (section.text(field) or function) != function:
+            section.ignored(field, f"the agent knows this tool as {function}; call it so in prompts")
+
+
+def _report_rest(section: Section) -> None:
+    if section.get("outcome"):
+        why = "the result is not written to a context variable by itself; set the variable inside of the tool"
+        section.ignored("outcome", why)
+    if section.get("constraints"):
+        section.ignored("constraints", "nothing watches what this tool does; keep to them in its code")
+    section.report_rest()

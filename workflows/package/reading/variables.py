@@ -1,177 +1,200 @@
-"""Reads the context variables: definitions in either taxonomy, and which agent sees which."""
+"""Reads the context variables: what is defined, of which type and source, and which agent sees it."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
-from workflows.package.models import AgentText, SourceKind, ValueType, Variable
+from workflows.context.facts import FIXED_NAMES
+from workflows.context.fitting import MisfitError, fit, unstorable
+from workflows.context.observing import Unset, captured_group
+from workflows.context.value_types import ValueType, is_one_of
+from workflows.package.models import Variable
+from workflows.package.reading.context_roots import LISTED_TYPES, Definition, Exposure, definitions, exposures
 from workflows.package.reading.section import Section
+from workflows.package.reading.sources import SourceContext, read_source
+from workflows.package.reading.value_types import read_type
+from workflows.package.reading.write_targets import written_field
+from workflows.package.sources import ComputedSource, EntitySource, Source, SourceKind, StateSource, WriteTarget
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")  # a key of run documents, and what ${name} can say
-
-_TYPES: Mapping[str, ValueType] = {
-    **dict.fromkeys(("string", "str", "text"), "string"),
-    **dict.fromkeys(("boolean", "bool"), "boolean"),
-    **dict.fromkeys(("integer", "int"), "integer"),
-    **dict.fromkeys(("number", "float"), "number"),
-    **dict.fromkeys(("object", "dict", "json", "document"), "object"),
-    **dict.fromkeys(("array", "list"), "array"),
+_NOT_ENFORCED = ("authority_class", "writer_ids", "persisted")
+_DEFAULTS = ("default", "default_value", "initial", "value")
+# In early forms the fields of the source stand on the definition, beside these.
+_OF_THE_DEFINITION = frozenset(
+    {"name", "type", "description", "enum", "allowed_values", "required", "model_visible", *_NOT_ENFORCED}
+)
+# What a definition without a source is, by the field that tells.
+_BARE: Mapping[str, str] = {
+    "env_var": "environment",
+    "computation": "computed",
+    "triggers": "derived",
+    "transitions": "derived",
+    "trigger": "derived",
+    "url": "external",
+    "collection": "database",
+    "value": "static",
 }
-_KINDS: Mapping[str, SourceKind] = {
-    "environment": "env",
-    "config": "env",
-    "database": "db",
-    "data_reference": "db",
-    "static": "static",
-    "derived": "state",
-    "state": "state",
-    "runtime": "runtime",
-    "build_context": "runtime",
-}
+_NEVER_MISSING: frozenset[SourceKind] = frozenset({"static", "state", "computed"})
 
 
-def read_variables(section: Section) -> tuple[dict[str, Variable], dict[str, tuple[str, ...]]]:
-    if section.body and "definitions" not in section.body:
-        section.error("unsupported", "", "write the variables under `definitions`; other forms are not read yet")
+def read_variables(root: Section, *, folder: Path) -> tuple[dict[str, Variable], dict[str, tuple[str, ...]]]:
     variables: dict[str, Variable] = {}
-    for name, one in _definitions(section):
-        if name in variables:
-            one.error("duplicate_variable", "", f"{name} is defined twice; remove one")
-        if not _NAME.fullmatch(name):
-            one.error("wrong_value", "name", f"{name!r} cannot be used; use letters, digits, dashes and underscores")
-        variables[name] = _variable(name, one)
-    exposed: dict[str, tuple[str, ...]] = {}
-    for agent, names in _exposures(section):
-        exposed[agent] = (*exposed.get(agent, ()), *(name for name in names if name not in exposed.get(agent, ())))
+    sections: dict[str, Section] = {}
+    hidden: set[str] = set()
+    for one in definitions(root):
+        if one.name in variables:
+            one.section.error("duplicate_variable", "", f"{one.name} is defined twice; remove one")
+        _check_name(one)
+        variables[one.name] = _variable(one, folder, root.body.get("database_name"))
+        sections[one.name] = one.section
+        if not one.section.flag("model_visible", default=True):
+            hidden.add(one.name)
+        one.section.get(*_NOT_ENFORCED)
+        one.section.report_rest()
+    for name, section in sections.items():
+        variables[name] = _persisted(variables[name], section, variables)
+    _tell_what_is_not_enforced(root, sections)
+    exposed = _exposed(root, hidden)
+    root.report_rest()
     return variables, exposed
 
 
-def _definitions(section: Section) -> Iterator[tuple[str, Section]]:
-    body = section.get("definitions") or {}
-    if isinstance(body, Mapping):
-        entries = [(str(name), entry, f"definitions.{name}") for name, entry in body.items()]
-    elif isinstance(body, list):
-        entries = [
-            (str(entry.get("name", "")) if isinstance(entry, Mapping) else "", entry, f"definitions[{index}]")
-            for index, entry in enumerate(body)
-        ]
-    else:
-        section.error("wrong_type", "definitions", "must be a mapping or a list")
-        return
-    for name, entry, path in entries:
-        one = Section(entry, file=section.file, path=path, findings=section.findings)
-        if name:
-            yield name, one
-        else:
-            one.error("missing_field", "name", "is needed")
+def _check_name(one: Definition) -> None:
+    if not _NAME.fullmatch(one.name):
+        message = f"{one.name[:100]!r} cannot be used; use letters, digits, dashes and underscores"
+        one.section.error("wrong_value", "name", message)
+    if one.name in FIXED_NAMES:
+        one.section.warning("base_name", "", f"{one.name} is the run's own, and its value wins; choose another name")
 
 
-def _variable(name: str, section: Section) -> Variable:
-    source = Section(
-        section.get("source") or {"type": "state"},
-        file=section.file,
-        path=section.at("source"),
-        findings=section.findings,
+def _variable(one: Definition, folder: Path, database: Any) -> Variable:
+    section = one.section
+    given, legacy = _source_section(one)
+    default = _default(section, given)
+    declared, enum = read_type(section, default)
+    context = SourceContext(folder, declared, database if isinstance(database, str) else None, legacy=legacy)
+    source = read_source(given, context)
+    required = given.flag("required") or section.flag("required")
+    if required and source.kind in _NEVER_MISSING:
+        given.warning("not_executed", "required", f"means nothing here: a {source.kind} variable has its default")
+    given.report_rest()
+    _check_values(given, source, enum)
+    return Variable(
+        name=one.name,
+        type=declared,
+        source=source,
+        default=_typed(given, default, declared, enum),
+        required=required,
+        description=section.text("description") or "",
+        place=section.path,
+        enum=enum,
     )
-    kind = _kind(source)
-    declared = str(section.get("type") or "string").lower()
-    if declared not in _TYPES:
-        section.error("wrong_value", "type", f"{declared} is not one of {', '.join(sorted(_TYPES))}")
-    variable = Variable(
-        name=name,
-        type=_TYPES.get(declared, "string"),
-        kind=kind,
-        default=source.get("default", "default_value", "initial", "value"),
-        required=source.flag("required"),
-        env_var=source.required_text("env_var") if kind == "env" else None,
-        triggers=tuple(_triggers(source)),
-        **(_database_source(source) if kind == "db" else {}),
-    )
-    section.get("name", "description")
-    section.report_rest()
-    source.report_rest()
-    return variable
 
 
-def _kind(source: Section) -> SourceKind:
-    raw = source.required_text("type").lower()
-    kind = _KINDS.get(raw)
-    if kind is None:
-        source.error("unsupported", "type", f"{raw or 'nothing'} is not one of {', '.join(sorted(_KINDS))}")
-        return "state"
-    return kind
+def _source_section(one: Definition) -> tuple[Section, bool]:
+    """`source: {..}`; or, in early forms, under `database` (then the flag is true) or on the definition itself."""
+    section, body = one.section, one.section.body
+    raw = section.get("source")
+    if isinstance(raw, Mapping) and raw.get("type") is None and one.source_type in LISTED_TYPES:
+        return section.child({**raw, "type": one.source_type}, "source"), False
+    if raw is not None:
+        given = section.child(raw, "source")
+        return given if isinstance(raw, Mapping) else section.child({"type": one.source_type}, "source"), False
+    nested = body.get("database")
+    if isinstance(nested, Mapping):
+        section.get("database")
+        return section.child({**nested, "type": "database"}, "database"), True
+    fields = {name: value for name, value in body.items() if name not in _OF_THE_DEFINITION}
+    section.get(*fields)
+    return section.child({**fields, "type": _bare_type(one)}, ""), False
 
 
-def _database_source(source: Section) -> dict[str, Any]:
-    """`search_by: user_id` means the query {user_id: {{runtime.user_id}}}."""
-    database = source.required_text("database_name", "database")
-    collection = source.required_text("collection")
-    query = dict(source.mapping("query_template"))
-    search_by = source.text("search_by")
-    if search_by is not None:
-        query.setdefault(search_by, f"{{{{runtime.{search_by}}}}}")
-    if not query:
-        source.error("missing_field", "query_template", "is needed, or search_by")
-    source.get("db_type", "refresh_strategy")
-    field = source.text("field")
-    fields = tuple(str(each) for each in source.sequence("fields")) or ((field,) if field else ())
-    if not fields:
-        source.error("missing_field", "fields", "is needed: name the fields to read, all else stays in the database")
-    if any("." in name or name.startswith("$") for name in fields):
-        source.error("wrong_value", "fields", "name top-level fields, without dots and $")
-    return {"database": database, "collection": collection, "query": query, "fields": fields}
+def _bare_type(one: Definition) -> str:
+    if one.source_type in LISTED_TYPES:
+        return one.source_type
+    return next((kind for field, kind in _BARE.items() if one.section.body.get(field) is not None), one.source_type)
 
 
-def _triggers(source: Section) -> Iterator[AgentText]:
-    for index, raw in enumerate(source.sequence("triggers")):
-        yield from _agent_text(raw, source, f"triggers[{index}]", value=True)
-    for index, raw in enumerate(source.sequence("transitions")):
-        path = f"transitions[{index}]"
-        transition = raw if isinstance(raw, Mapping) else {}
-        if transition.get("from") is not None:
-            source.error("unsupported", f"{path}.from", "is not supported; leave it out")
-        yield from _agent_text(transition.get("trigger"), source, f"{path}.trigger", value=transition.get("to", True))
+def _default(section: Section, given: Section) -> Any:
+    """A constant is its `value` before its `default`; what the source leaves out may stand beside it."""
+    static = given.body.get("type") == "static"
+    names = ("value", *_DEFAULTS) if static else _DEFAULTS
+    value = given.get(*names)
+    return section.get(*names) if value is None else value
 
 
-def _agent_text(raw: Any, source: Section, field: str, *, value: Any) -> Iterator[AgentText]:
-    trigger = Section(raw, file=source.file, path=source.at(field), findings=source.findings)
-    kind = trigger.required_text("type")
-    if kind != "agent_text":
-        trigger.warning("never_fires", "type", f"{kind} is not observed in a headless run")
+def _typed(given: Section, default: Any, declared: ValueType, enum: tuple[Any, ...]) -> Any:
+    problem = unstorable(default)
+    if problem is not None:
+        given.error("wrong_value", "default", problem)
+        return None
+    try:
+        value = fit(default, declared)
+    except MisfitError:
+        message = f"is no {declared}, which the variable is declared as; conditions compare it as it is"
+        given.warning("wrong_default", "default", message)
+        return default
+    if enum and value is not None and not is_one_of(value, enum):
+        given.warning("wrong_default", "default", "is none of the values that enum allows")
+    return value
+
+
+def _check_values(given: Section, source: Source, enum: tuple[Any, ...]) -> None:
+    if not enum or not isinstance(source, StateSource):
         return
-    match = Section(trigger.get("match") or {}, file=trigger.file, path=trigger.at("match"), findings=trigger.findings)
-    given = {name: text for name in ("equals", "contains", "regex") if (text := match.text(name)) is not None}
-    if len(given) != 1:
-        match.error("wrong_value", "", "give exactly one of equals, contains, regex")
-    if "regex" in given:
-        try:
-            re.compile(given["regex"])
-        except (re.error, OverflowError, RecursionError) as error:
-            match.error("wrong_value", "regex", f"is not a regular expression: {error}")
-            given = {"equals": ""}
-    agent = trigger.required_text("agent")
-    trigger.get("ui_hidden")
-    trigger.report_rest()
-    yield AgentText(agent=agent, value=value, **given)
+    for transition in source.transitions:
+        for to in (transition.to, transition.from_):
+            known = isinstance(to, Unset) or to is None or captured_group(to) is not None
+            if not known and not is_one_of(to, enum):
+                given.warning("not_in_enum", "transitions", f"use {str(to)[:100]!r}, which enum does not allow")
 
 
-def _exposures(section: Section) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """`{Agent: {variables: [..]}}`, `{Agent: [..]}`, or a list of entries with a name."""
-    body = section.get("agents") or {}
-    if isinstance(body, Mapping):
-        entries = [(str(name), entry) for name, entry in body.items()]
-    elif not isinstance(body, list):
-        section.error("wrong_type", "agents", "must be a mapping or a list")
-        return
-    else:
-        entries = [
-            (str(entry.get("agent_name") or entry.get("agent") or entry.get("name") or ""), entry)
-            for entry in body
-            if isinstance(entry, Mapping)
-        ]
-    for name, entry in entries:
-        names = entry.get("variables") if isinstance(entry, Mapping) else entry
-        if not isinstance(names, list):
-            section.error("wrong_type", f"agents.{name}", "must list variable names")
-            continue
-        yield name, tuple(str(each) for each in names)
+def _persisted(variable: Variable, section: Section, variables: Mapping[str, Variable]) -> Variable:
+    """`persist_to: entity` or `entity.field`: into the document of that data_entity variable."""
+    source = variable.source
+    raw = section.body.get("source")
+    text = (raw if isinstance(raw, Mapping) else section.body).get("persist_to")
+    if not isinstance(source, ComputedSource) or not isinstance(text, str):
+        return variable
+    place = section.child({}, "source" if isinstance(raw, Mapping) else "")
+    name, _, field = text.partition(".")
+    entity = variables[name].source if name in variables else None
+    if not isinstance(entity, EntitySource):
+        message = f"{name[:100]} is no data_entity variable; name one, or write database, collection, search_by, field"
+        place.error("unknown_variable", "persist_to", message)
+        return variable
+    written = written_field(place, "persist_to", field or variable.name)
+    strategy = entity.write.strategy if entity.write is not None else "on_success"
+    target = WriteTarget(entity.database, entity.collection, entity.search_by, strategy, written)
+    return replace(variable, source=replace(source, persist_to=target))
+
+
+def _tell_what_is_not_enforced(root: Section, sections: Mapping[str, Section]) -> None:
+    """Once for the file: some have hundreds."""
+    told: set[str] = set()
+    count = 0
+    for section in sections.values():
+        found = {name for name in _NOT_ENFORCED if section.get(name) not in (None, True, [], "")}
+        told |= found
+        count += bool(found)
+    if told:
+        message = f"{', '.join(sorted(told))} of {count} variables are not enforced: any tool of the run may write them"
+        root.findings.add("info", "not_enforced", root.file, root.at("definitions"), message)
+
+
+def _exposed(root: Section, hidden: Collection[str]) -> dict[str, tuple[str, ...]]:
+    exposed: dict[str, tuple[str, ...]] = {}
+    for one in exposures(root):
+        for name in one.names:
+            if name in hidden:
+                _tell_hidden(root, one, name)
+        shown = (*exposed.get(one.agent, ()), *(name for name in one.names if name not in hidden))
+        exposed[one.agent] = tuple(dict.fromkeys(shown))
+    return exposed
+
+
+def _tell_hidden(root: Section, one: Exposure, name: str) -> None:
+    message = f"{name} is model_visible: false, so {one.agent} does not see it; remove one of the two"
+    root.findings.add("warning", "not_visible", root.file, one.path, message)

@@ -1,0 +1,64 @@
+"""The command that tells an author everything about packages, without running any of their code."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import click
+
+from ops.cli.output import json_option, print_json
+from ops.cli.verdicts import as_data, print_totals, print_verdict
+from ops.missing_secrets import with_missing_secrets
+from workers.settings import Settings, load_settings
+from workflows.package.catalog import folders_in, name_taken, package_directories
+from workflows.package.loader import Inspection, inspect_package
+
+
+@click.command()
+@click.argument("paths", nargs=-1, metavar="[PATH]...", type=click.Path(path_type=Path))
+@json_option
+@click.option("--production", is_flag=True, help="As ENVIRONMENT=production: environment variables are absent.")
+def validate(paths: tuple[Path, ...], as_json: bool, production: bool) -> None:
+    """Checks packages: each is ready, has findings, or is refused, with reasons.
+
+    A PATH is a package or a directory of packages; without one, the configured directories are checked.
+    Package code is parsed, never run. Exit code 1 when a package is refused.
+    """
+    settings = load_settings()
+    found = _inspected(paths, settings, production=production or settings.production)
+    if as_json:
+        print_json({"packages": [as_data(inspection, path) for path, inspection in found]})
+    else:
+        for path, inspection in found:
+            print_verdict(inspection, path)
+        print_totals([inspection for _, inspection in found])
+    raise SystemExit(1 if any(inspection.verdict == "refused" for _, inspection in found) else 0)
+
+
+def _inspected(paths: Sequence[Path], settings: Settings, *, production: bool) -> list[tuple[Path, Inspection]]:
+    found: list[tuple[Path, Inspection]] = []
+    holders: dict[str, Path] = {}
+    for path in _folders(paths or package_directories(settings.packages), given=bool(paths)):
+        inspection = with_missing_secrets(inspect_package(path, production=production), settings)
+        if inspection.package is not None:
+            holder = holders.setdefault(inspection.name, path)
+            if holder != path:
+                file = inspection.package.file_names.get("orchestrator", "orchestrator")
+                clash = name_taken(inspection.name, holder, file=file)
+                inspection = replace(inspection, findings=(clash, *inspection.findings))
+        found.append((path, inspection))
+    return found
+
+
+def _folders(directories: Sequence[Path], *, given: bool) -> Iterator[Path]:
+    """Each folder once, however many paths lead to it."""
+    seen: set[Path] = set()
+    for directory in directories:
+        if not directory.is_dir():
+            what = "is no directory; name the package's" if directory.exists() else "does not exist"
+            hint = "PATH" if given else "UNATTENDED_PACKAGES"
+            raise click.BadParameter(f"{directory} {what}", param_hint=hint)
+        for folder in folders_in(directory) or [directory]:
+            if folder.resolve() not in seen:
+                seen.add(folder.resolve())
+                yield folder

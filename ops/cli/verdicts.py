@@ -1,0 +1,58 @@
+"""Verdicts on packages: as JSON, and as lines for people."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import click
+
+from workflows.package.findings import Finding
+from workflows.package.lines import with_lines
+from workflows.package.loader import Inspection
+
+_COLOURS = {"refused": "red", "findings": "yellow", "ready": "green", "error": "red", "warning": "yellow"}
+
+
+def as_data(inspection: Inspection, path: Path) -> dict[str, Any]:
+    return {
+        "name": encodable(inspection.name),
+        "path": encodable(str(path)),
+        "verdict": inspection.verdict,
+        "counts": asdict(inspection.counts),
+        "findings": [finding_as_data(each) for each in inspection.findings],
+    }
+
+
+def finding_as_data(finding: Finding) -> dict[str, str]:
+    words = (finding.level, finding.code, finding.file, finding.path, finding.message)
+    return dict(zip(("level", "code", "file", "path", "message"), map(encodable, words), strict=True))
+
+
+def encodable(text: str) -> str:
+    """JSON may hold half of a surrogate pair, and a file name any byte; no terminal or pipe takes either."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+def printable(text: str) -> str:
+    """One line without anything that a terminal would act on."""
+    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in encodable(text))
+
+
+def print_verdict(inspection: Inspection, path: Path) -> None:
+    """Colours vanish when piped."""
+    counted = ", ".join(f"{name} {number}" for name, number in asdict(inspection.counts).items())
+    verdict = click.style(inspection.verdict, fg=_COLOURS[inspection.verdict], bold=True)
+    held = ", not started" if inspection.verdict == "findings" and inspection.obstacles else ""
+    click.echo(f"{printable(inspection.name)}: {verdict}{held} ({printable(str(path))}): {counted}")
+    for each in with_lines(inspection.findings, inspection.folder):
+        level, _, rest = printable(str(each)).partition(": ")
+        click.echo(f"  {click.style(level, fg=_COLOURS.get(level))}: {rest}")
+
+
+def print_totals(inspections: Sequence[Inspection]) -> None:
+    number = Counter(each.verdict for each in inspections)
+    noun = "package" if len(inspections) == 1 else "packages"
+    words = (f"{number['ready']} ready", f"{number['findings']} with findings", f"{number['refused']} refused")
+    click.echo(f"{len(inspections)} {noun}: {', '.join(words)}")

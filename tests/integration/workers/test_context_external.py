@@ -1,0 +1,502 @@
+"""External values over real HTTP: who is asked, what comes in, what is kept, and what never leaves."""
+
+import asyncio
+import gzip
+import json
+import logging
+import threading
+import time
+import zlib
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.integration.stage import Stage, relay
+from tests.integration.workers.external_server import Answer, Asked, ExternalServer, Plan, external_server
+from workflows.context.external import body, reader
+from workflows.context.external.reader import ExternalReader
+from workflows.context.missing import NoValueError
+from workflows.package.sources import Authorization, ExternalSource
+
+pytestmark = pytest.mark.integration
+
+SECRET = "s3cret/canary+1"
+FACTS = {"app_id": "acme", "user_id": "ada"}
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture(autouse=True)
+def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reader, "FIRST_PAUSE_S", 0.001)
+
+
+@asynccontextmanager
+async def reading(
+    server: ExternalServer, *, secret: str = SECRET, clock: Callable[[], float] = time.monotonic
+) -> AsyncIterator[ExternalReader]:
+    def resolve(reference: str) -> str:
+        if reference != "env:KEY":
+            raise ValueError(f"the secret {reference} is not set")
+        return secret
+
+    reader = ExternalReader(allowed_hosts=frozenset({server.host}), resolve_secret=resolve, clock=clock)
+    try:
+        yield reader
+    finally:
+        await reader.close()
+
+
+async def read(plan: Plan | Answer, path: str = "/", facts: Mapping[str, Any] = FACTS, **source: Any) -> Any:
+    """One value by a reader of its own."""
+    with external_server(plan if callable(plan) else lambda *_: plan) as server:
+        async with reading(server) as reader:
+            return await reader.read(at(server, path, **source), app_id="acme", facts=facts)
+
+
+def at(server: ExternalServer, path: str = "/", **source: Any) -> ExternalSource:
+    return ExternalSource(f"http://{server.host}{path}", **source)
+
+
+def answer(value: Any, **more: Any) -> Answer:
+    return Answer(json.dumps(value).encode(), **more)
+
+
+def text(body: bytes, kind: str = "text/plain") -> Answer:
+    return Answer(body, headers={"content-type": kind})
+
+
+@pytest.mark.parametrize(
+    ("answered", "value"),
+    [
+        (answer({"a": [1, None]}), {"a": [1, None]}),
+        (Answer(b"1", headers={"content-type": "application/problem+json; charset=utf-8"}), 1),
+        (text("grün".encode(), "text/plain; charset=utf-8"), "grün"),
+        (text("grün".encode("latin-1"), "text/plain; charset=ISO-8859-1"), "grün"),
+        (text(b"\xff", "text/plain"), "\ufffd"),
+        (Answer(b"plain", headers={}), "plain"),
+        (Answer(gzip.compress(b"[1]"), headers={"content-type": "application/json", "content-encoding": "GZIP"}), [1]),
+        (answer([1], length=False), [1]),
+    ],
+)
+async def test_an_answer_is_json_where_it_says_so_and_text_elsewhere(answered: Answer, value: Any) -> None:
+    assert await read(answered) == value
+
+
+@pytest.mark.parametrize(
+    ("answered", "reason"),
+    [
+        (Answer(b"{"), "its answer says it is JSON, and is not"),
+        (Answer(b"[NaN]"), "its answer says it is JSON, and is not"),
+        (Answer(b"1e999"), "its answer says it is JSON, and is not"),
+        (Answer(b"[" * 100_000), "its answer says it is JSON, and is not"),
+        (Answer(b'"\\ud800"'), "its answer holds half of a character (a lone surrogate)"),
+        (Answer(b"null"), "its answer is empty"),
+        (answer({}, status=204), "it answered 204"),
+        (answer({}, status=201), "it answered 201"),
+        (answer({}, status=404), "it answered 404"),
+        (Answer(b"x", headers={"content-encoding": "br"}), "its answer is encoded as 'br', which is not read"),
+        (Answer(b"not gzip", headers={"content-encoding": "gzip"}), "its answer is not encoded as it says"),
+        (Answer(gzip.compress(b"x" * 99)[:-9], headers={"content-encoding": "gzip"}), "its answer ends too early"),
+    ],
+)
+async def test_what_is_no_value_is_said(answered: Answer, reason: str) -> None:
+    with pytest.raises(NoValueError) as caught:
+        await read(answered, attempts=1)
+
+    assert str(caught.value) == reason
+
+
+async def test_one_part_of_an_answer_is_selected() -> None:
+    rates = answer({"rates": [{"to": "eur", "rate": 1.25}]})
+
+    assert await read(rates, select="rates[?to == 'eur'].rate | [0]") == 1.25
+    for select, reason in (("rates[9]", "finds nothing"), ("length(`1`)", "cannot be applied"), ("a ||", "cannot")):
+        with pytest.raises(NoValueError, match=reason):
+            await read(rates, select=select)
+
+
+async def test_only_listed_hosts_are_asked() -> None:
+    with external_server(lambda *_: answer(1)) as server, external_server(lambda *_: answer(2)) as other:
+        async with reading(server) as reader:
+            assert await reader.read(at(server), app_id="acme", facts=FACTS) == 1
+            with pytest.raises(NoValueError, match=f"{other.host} is not an allowed host"):
+                await reader.read(at(other), app_id="acme", facts=FACTS)
+
+        assert other.asked == []
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+async def test_redirects_are_not_followed_not_even_to_a_listed_host(status: int) -> None:
+    with external_server(lambda *_: Answer(status=status, headers={"location": "/b"})) as server:
+        async with reading(server) as reader:
+            with pytest.raises(NoValueError, match=f"it answered {status}; redirects are not followed"):
+                await reader.read(at(server, "/a"), app_id="acme", facts=FACTS)
+
+        assert [each.path for each in server.asked] == ["/a"]
+
+
+async def test_an_answer_is_read_no_further_than_its_bound() -> None:
+    endless = Answer(b"x" * 64 * 1024 * 1024, headers={"content-type": "text/plain"}, length=False)
+    with external_server(lambda *_: endless) as server:
+        async with reading(server) as reader:
+            with pytest.raises(NoValueError, match="its answer is larger than 1024 KB"):
+                await reader.read(at(server, timeout_s=10), app_id="acme", facts=FACTS)
+
+        assert server.sent_bytes < 16 * 1024 * 1024
+
+
+async def test_a_value_has_the_bound_of_all_values_after_it_was_selected() -> None:
+    large = answer({"rest": "x" * 500_000, "small": 1})
+
+    assert await read(large, select="small") == 1
+    with pytest.raises(NoValueError, match="larger than 256 KB; select a part of it"):
+        await read(large)
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "deflate"])
+async def test_a_compressed_bomb_is_not_unpacked(encoding: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    unpacked: list[int] = []
+    real = zlib.decompressobj
+
+    def watched(*arguments: Any) -> Any:
+        unpacker = real(*arguments)
+
+        class Watched:
+            eof = False
+
+            def decompress(self, data: bytes, most: int) -> bytes:
+                part: bytes = unpacker.decompress(data, most)
+                unpacked.append(len(part))
+                return part
+
+        return Watched()
+
+    bomb = gzip.compress(b"0" * 200 * 1024 * 1024, 1)
+    monkeypatch.setattr(zlib, "decompressobj", watched)
+
+    with pytest.raises(NoValueError, match="its answer is larger than 1024 KB"):
+        await read(Answer(bomb, headers={"content-encoding": encoding}), timeout_s=10)
+
+    assert 0 < sum(unpacked) <= body.MAX_BODY_BYTES + 1
+
+
+async def test_what_follows_a_compressed_answer_is_not_kept() -> None:
+    body = gzip.compress(b"[1]") + b"x" * 32 * 1024 * 1024
+    with external_server(lambda *_: Answer(body, headers={**external_json(), "content-encoding": "gzip"})) as server:
+        async with reading(server) as reader:
+            assert await reader.read(at(server, timeout_s=10), app_id="acme", facts=FACTS) == [1]
+
+        assert server.sent_bytes < 16 * 1024 * 1024
+
+
+def external_json() -> dict[str, str]:
+    return {"content-type": "application/json"}
+
+
+async def test_one_deadline_is_over_all_attempts() -> None:
+    began = time.monotonic()
+
+    with pytest.raises(NoValueError, match=r"^no answer within 0.15 s; before that it answered 503$") as caught:
+        await read(
+            lambda _, number: answer({}, status=503) if number == 0 else answer({}, delay_s=0.5),
+            timeout_s=0.15,
+            attempts=5,
+        )
+
+    assert caught.value.passing
+    assert time.monotonic() - began < 5
+
+
+@pytest.mark.parametrize("status", [429, 500, 502, 503])
+async def test_what_may_pass_is_tried_again(status: int) -> None:
+    assert await read(lambda _, number: answer(number, status=status if number < 2 else 200), attempts=3) == 2
+    with pytest.raises(NoValueError, match=f"^it answered {status}$") as caught:
+        await read(lambda _, number: answer(number, status=status if number < 2 else 200), attempts=2)
+    assert caught.value.passing
+
+
+async def test_what_stays_is_not_tried_again() -> None:
+    with external_server(lambda *_: answer({}, status=404)) as server:
+        async with reading(server) as reader:
+            with pytest.raises(NoValueError, match="it answered 404") as caught:
+                await reader.read(at(server, attempts=5), app_id="acme", facts=FACTS)
+
+        assert (len(server.asked), caught.value.passing) == (1, False)
+
+
+async def test_nobody_there_may_pass() -> None:
+    with external_server(lambda *_: answer(1)) as server:
+        pass
+    async with reading(server) as reader:
+        with pytest.raises(NoValueError, match=r"^the call failed \(ConnectError\)$") as caught:
+            await reader.read(at(server), app_id="acme", facts=FACTS)
+
+    assert caught.value.passing
+
+
+@pytest.mark.parametrize(
+    ("authorization", "header", "sent"),
+    [
+        (Authorization("bearer", "env:KEY"), "authorization", f"Bearer {SECRET}"),
+        (Authorization("basic", "env:KEY"), "authorization", "Basic czNjcmV0L2NhbmFyeSsx"),
+        (Authorization("header", "env:KEY", "X-Api-Key"), "x-api-key", SECRET),
+    ],
+)
+async def test_a_secret_is_sent_where_it_is_asked_for(authorization: Authorization, header: str, sent: str) -> None:
+    with external_server(lambda *_: answer(1)) as server:
+        async with reading(server) as reader:
+            headers = {header.upper(): "not this", "accept": "application/json"}
+            await reader.read(at(server, authorization=authorization, headers=headers), app_id="acme", facts=FACTS)
+
+    [asked] = server.asked
+    assert (asked.headers[header], asked.headers["accept"]) == (sent, "application/json")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        json.dumps(SECRET).encode(),
+        json.dumps({"echo": [f"you sent {SECRET}!"]}).encode(),
+        json.dumps({SECRET: 1}).encode(),
+        ('{"a": "' + "".join(f"\\u{ord(each):04x}" for each in SECRET) + '"}').encode(),
+        b'{"a": {"link": "/?key=s3cret%2Fcanary%2B1"}}',
+    ],
+)
+async def test_an_answer_that_gives_the_secret_back_is_refused(body: bytes, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    bearer = Authorization("bearer", "env:KEY")
+
+    with pytest.raises(NoValueError) as caught:
+        await read(Answer(body), authorization=bearer, select="other || `1`")
+
+    assert str(caught.value) == "its answer holds the secret that it was asked with"
+    assert SECRET not in caplog.text
+
+
+@pytest.mark.parametrize("echo", ["ada:pa55word", "pa55word", "YWRhOnBhNTV3b3Jk"])
+async def test_a_password_is_not_given_back_in_any_form(echo: str) -> None:
+    with external_server(lambda *_: answer(f"<{echo}>")) as server:
+        async with reading(server, secret="ada:pa55word") as reader:
+            source = at(server, authorization=Authorization("basic", "env:KEY"))
+            with pytest.raises(NoValueError, match="its answer holds the secret"):
+                await reader.read(source, app_id="acme", facts=FACTS)
+
+
+async def test_a_secret_that_cannot_be_had_is_named_by_its_reference() -> None:
+    with pytest.raises(NoValueError, match="the secret env:OTHER is not set"):
+        await read(answer(1), authorization=Authorization("bearer", "env:OTHER"))
+
+
+@pytest.mark.parametrize("secret", ["canary\r\nX-Evil: 1", "canary\x00", "canary é", "canary\ud800", "  "])
+async def test_a_secret_that_no_header_can_hold_is_not_shown(secret: str) -> None:
+    with external_server(lambda *_: answer(1)) as server:
+        async with reading(server, secret=secret) as reader:
+            source = at(server, authorization=Authorization("bearer", "env:KEY"))
+            with pytest.raises(NoValueError) as caught:
+                await reader.read(source, app_id="acme", facts=FACTS)
+
+        assert server.asked == []
+    assert "canary" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "headers", [{"Host": "evil.com"}, {"Transfer-Encoding": "chunked"}, {"A": "b\r\nC: d"}, {"A\r\nB": "c"}, {"a": "é"}]
+)
+async def test_headers_cannot_change_who_is_asked_or_what_is_sent(headers: dict[str, str]) -> None:
+    with external_server(lambda *_: answer(1)) as server:
+        async with reading(server) as reader:
+            with pytest.raises(NoValueError, match="cannot be sent"):
+                await reader.read(at(server, headers=headers), app_id="acme", facts=FACTS)
+
+        assert server.asked == []
+
+
+@pytest.mark.parametrize(
+    "value", ["@evil.com", "?x=1", "#x", "&admin=1", "{x.__class__}", "${app_id}", "%2e%2e", "org/repo", "a b"]
+)
+async def test_a_payload_arrives_as_data(value: str) -> None:
+    with external_server(lambda *_: answer(1)) as server:
+        async with reading(server) as reader:
+            await reader.read(at(server, "/u/${x}?q=${x}&z=1"), app_id="acme", facts={**FACTS, "x": value})
+
+    [asked] = server.asked
+    path, _, query = asked.path.partition("?")
+    encoded = path.removeprefix("/u/")
+    assert query == f"q={encoded}&z=1"
+    assert not set(encoded) & set("/?#&@{}$ ")
+    assert asked.headers["host"] == server.host
+
+
+@pytest.mark.parametrize("value", ["../admin", "..", "a\r\nX-Evil: 1", "a\\..\\b", {"$ne": None}, None])
+async def test_a_payload_that_would_lead_elsewhere_is_never_sent(value: Any) -> None:
+    with external_server(lambda *_: answer(1)) as server:
+        async with reading(server) as reader:
+            with pytest.raises(NoValueError, match=r"^x "):
+                await reader.read(at(server, "/u/${x}"), app_id="acme", facts={**FACTS, "x": value})
+
+        assert server.asked == []
+
+
+async def test_a_value_is_kept_for_its_time_and_given_as_a_copy() -> None:
+    clock = Clock()
+    with external_server(lambda _, number: answer([number])) as server:
+        async with reading(server, clock=clock) as reader:
+            source = at(server, cache_ttl_s=10)
+            first = await reader.read(source, app_id="acme", facts=FACTS)
+            first.append("of one run")
+            clock.now = 9.9
+            second = await reader.read(source, app_id="acme", facts=FACTS)
+            clock.now = 10.0
+            third = await reader.read(source, app_id="acme", facts=FACTS)
+
+    assert (second, third) == ([0], [1])
+
+
+async def test_without_a_time_nothing_is_kept() -> None:
+    with external_server(lambda _, number: answer(number)) as server:
+        async with reading(server) as reader:
+            assert [await reader.read(at(server), app_id="acme", facts=FACTS) for _ in range(2)] == [0, 1]
+
+
+async def test_one_app_is_never_given_what_another_fetched() -> None:
+    """Also where nothing in the address tells them apart."""
+    with external_server(lambda _, number: answer(number)) as server:
+        async with reading(server) as reader:
+            source = at(server, cache_ttl_s=100)
+            values = [await reader.read(source, app_id=app, facts={"app_id": app}) for app in ("a", "b", "a", "b")]
+
+    assert values == [0, 1, 0, 1]
+
+
+async def test_what_is_asked_in_another_way_is_another_value() -> None:
+    bearer = Authorization("bearer", "env:KEY")
+    with external_server(lambda _, number: answer({"n": number})) as server:
+        async with reading(server) as reader:
+            one = at(server, "/${user_id}", cache_ttl_s=100)
+            others = [
+                one,
+                replace(one, authorization=bearer),
+                replace(one, select="n"),
+                replace(one, headers={"accept-language": "de"}),
+            ]
+            for source in [*others, *others]:
+                await reader.read(source, app_id="acme", facts=FACTS)
+            await reader.read(one, app_id="acme", facts={**FACTS, "user_id": "grace"})
+
+    assert len(server.asked) == 5
+
+
+async def test_a_stampede_is_one_call() -> None:
+    with external_server(lambda _, number: answer(number, delay_s=0.1)) as server:
+        async with reading(server) as reader:
+            source = at(server, cache_ttl_s=100)
+            values = await asyncio.gather(*(reader.read(source, app_id="acme", facts=FACTS) for _ in range(100)))
+
+    assert (set(values), len(server.asked)) == ({0}, 1)
+
+
+async def test_a_secret_that_is_given_back_is_not_kept_either() -> None:
+    with external_server(lambda _, number: answer(SECRET if number == 0 else "fine")) as server:
+        async with reading(server) as reader:
+            source = at(server, cache_ttl_s=100, authorization=Authorization("bearer", "env:KEY"))
+            with pytest.raises(NoValueError, match="secret"):
+                await reader.read(source, app_id="acme", facts=FACTS)
+
+            assert await reader.read(source, app_id="acme", facts=FACTS) == "fine"
+
+
+async def test_cookies_of_one_call_are_not_sent_with_the_next() -> None:
+    with external_server(lambda *_: answer(1, headers={**external_json(), "set-cookie": "session=acme"})) as server:
+        async with reading(server) as reader:
+            for app in ("acme", "globex"):
+                await reader.read(at(server), app_id=app, facts=FACTS)
+
+    assert len(server.asked) == 2
+    assert not [each for each in server.asked if "cookie" in each.headers]
+
+
+async def test_the_process_environment_says_nothing_about_the_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+
+    assert await read(answer(1)) == 1
+
+
+async def test_ten_slow_reads_take_as_long_as_one() -> None:
+    all_asked = threading.Barrier(10)  # each is answered once all are asked: one after another would never end
+
+    def plan(_: Asked, number: int) -> Answer:
+        all_asked.wait(timeout=20)
+        return answer(number)
+
+    with external_server(plan) as server:
+        async with reading(server) as reader:
+            sources = [at(server, f"/{number}", timeout_s=15) for number in range(10)]
+            values = await asyncio.gather(*(reader.read(each, app_id="acme", facts=FACTS) for each in sources))
+
+    assert sorted(values) == list(range(10))
+
+
+async def test_a_run_reads_external_values_of_allowed_hosts(stage: Stage) -> None:
+    def plan(asked: Asked, _: int) -> Answer:
+        return answer(
+            {"plan": "gold", "path": asked.path, "with_key": asked.headers.get("authorization") == "Bearer k3y"}
+        )
+
+    with external_server(plan) as server:
+        package = relay("Reader", ["A"])
+        url = f"http://{server.host}/apps/{{{{runtime.app_id}}}}"
+        auth = {"type": "bearer", "secret": "env:PLAN_KEY"}
+        package["context_variables"] = {
+            "definitions": {
+                "customer": {
+                    "type": "object",
+                    "source": {"type": "external", "url": url, "auth": auth, "required": True},
+                },
+                "elsewhere": {
+                    "type": "string",
+                    "source": {"type": "external", "url": "http://127.0.0.1:9/", "default": "none"},
+                },
+            }
+        }
+        stage.package("Reader", package)
+        environ = {**stage.settings.environ, "PLAN_KEY": "k3y"}
+        await stage.start_worker(external_hosts=frozenset({server.host}), environ=environ, environment="production")
+
+        run = await stage.ended((await stage.accept("Reader", app_id="acme")).run_id)
+
+    assert run["state"] == "succeeded", run["outcome"]
+    assert run["context"]["customer"] == {"plan": "gold", "path": "/apps/acme", "with_key": True}
+    assert run["context"]["elsewhere"] == "none"
+    log = stage.log()
+    assert "context_value_missing" in log
+    assert "UNATTENDED_EXTERNAL_HOSTS" in log
+    assert "context_loaded" in log
+    assert "gold" not in log
+    assert "k3y" not in log
+
+
+async def test_a_verbose_log_shows_the_loaded_context_in_previews(stage: Stage) -> None:
+    package = relay("Verbose", ["A"])
+    package["context_variables"] = {
+        "definitions": {
+            "note": {"type": "string", "source": {"type": "static", "value": "shown to whoever asks"}},
+            "api_key": {"type": "string", "source": {"type": "static", "value": "canary"}},
+        }
+    }
+    stage.package("Verbose", package)
+    await stage.start_worker(verbose_debug=True)
+
+    await stage.ended((await stage.accept("Verbose")).run_id)
+
+    assert "shown to whoever asks" in stage.log()
+    assert "canary" not in stage.log()

@@ -1,0 +1,249 @@
+"""A canary in a real worker's environment: packages declare it, name it in conditions, and their tools look for it."""
+
+import asyncio
+import json
+import os
+import re
+import sys
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+from urllib.request import urlopen
+
+import pytest
+
+from ops.supervisor import PROGRAM
+from tests.integration.model_server import Answer, ModelServer, completion, model_server, usage
+from tests.integration.stage import Document, Stage, relay, until
+from workers.settings import as_environment
+
+pytestmark = pytest.mark.integration
+
+CANARIES = {
+    "CANARY_KEY": 'canary-7f3a "quoted"\nsecond-line-9b1c',
+    "CANARY_CONFIG": '{"token": "config-canary-55e1"}',
+}
+MARKS = ("canary-7f3a", "second-line-9b1c", "config-canary-55e1")
+
+TOOLS = """
+import json
+import logging
+import os
+
+KEY = os.environ["CANARY_KEY"]
+
+class Holder:
+    def __str__(self):
+        return f"holds {KEY}"
+
+def returns() -> str:
+    return KEY
+
+def returns_data() -> dict:
+    return {"found": [KEY, json.loads(os.environ["CANARY_CONFIG"])["token"]]}
+
+def copies(context_variables=None) -> str:
+    context_variables.set("copied", {"deep": [KEY]})
+    context_variables.set("plain", KEY)
+    context_variables.set("held", Holder())
+    context_variables.data["whole"] = os.environ
+    return "copied"
+
+def claims(context_variables=None) -> str:
+    context_variables.set("key", KEY)
+    return str(context_variables.get("key"))
+
+def asks(context_variables=None) -> str:
+    return f"{context_variables.get('key')} {context_variables.get('config')}"
+
+def raises() -> str:
+    raise ValueError(f"it was {KEY}!")
+
+def logs() -> str:
+    logging.getLogger("a.package").warning("it is %s", KEY, extra={"why": {"deep": [KEY]}})
+    return "logged"
+
+def published(region: str = KEY) -> str:
+    return region
+"""
+NAMES = ("returns", "returns_data", "copies", "claims", "asks", "raises", "logs", "published")
+EXPOSED = {"variables": ["key", "config", "copied", "plain", "held"]}
+
+
+def spying() -> dict[str, Any]:
+    conditions = [
+        "${key} != null",
+        "not ${key}",
+        "${key} == null",
+        "context_variables.key is not null",
+        "len(${key}) > 3 or ${config.token} != 'x'",
+        "${copied} != ${key}",
+    ]
+    rules = [
+        {"source_agent": "Spy", "target_agent": "Leaked", "condition_type": "expression", "condition": each}
+        for each in conditions
+    ]
+    return {
+        **relay("Spying", ["Spy", "Next", "Leaked"]),
+        "handoffs": {
+            "handoff_rules": [
+                *({**rule, "handoff_type": "condition"} for rule in rules),
+                {"source_agent": "Spy", "target_agent": "Next", "handoff_type": "after_work"},
+                {"source_agent": "Next", "target_agent": "terminate", "handoff_type": "after_work"},
+                {"source_agent": "Leaked", "target_agent": "terminate", "handoff_type": "after_work"},
+            ]
+        },
+        "context_variables": {
+            "definitions": {
+                "key": {"type": "string", "source": {"type": "environment", "env_var": "CANARY_KEY"}},
+                "config": {"type": "object", "source": {"type": "config", "env_var": "CANARY_CONFIG"}},
+                **{name: {"type": "string", "source": {"type": "state"}} for name in ("copied", "plain", "held")},
+            },
+            "agents": dict.fromkeys(("Spy", "Next", "Leaked"), EXPOSED),
+        },
+        "tools": {"tools": [{"agent": "Spy", "file": "spy.py", "function": name} for name in NAMES]},
+        "tools/spy.py": TOOLS,
+    }
+
+
+def broken() -> dict[str, Any]:
+    """Declares nothing; fails with the other package's value while it is imported."""
+    return {
+        **relay("Broken", ["A"]),
+        "tools": {"tools": [{"agent": "A", "file": "b.py", "function": "b"}]},
+        "tools/b.py": "import os\nraise RuntimeError('cannot start with ' + os.environ['CANARY_KEY'])\ndef b(): ...\n",
+    }
+
+
+def echoing(server: ModelServer, number: int) -> Answer:
+    """Calls every tool; then says what the tools said."""
+    messages = server.requests[number]["messages"]
+    tokens = usage(10, 1)
+    if number == 0:
+        calls = [
+            {"id": f"call_{name}", "type": "function", "function": {"name": name, "arguments": "{}"}} for name in NAMES
+        ]
+        return completion(None, tool_calls=calls, usage=tokens)
+    return completion("\n".join(["I saw:", *(str(each["content"]) for each in messages[1:])]), usage=tokens)
+
+
+async def spied(stage: Stage, **settings: Any) -> tuple[Document, Document, ModelServer]:
+    stage.package("Spying", spying())
+    stage.package("Broken", broken())
+    with model_server(lambda number: echoing(server, number)) as server:
+        stage.models({"default": {"provider": "openai", "model": "stub", "base_url": server.url}})
+        await stage.start_worker(environ={**os.environ, **CANARIES}, **settings)
+        run = await stage.ended((await stage.accept("Spying")).run_id)
+        failed = await stage.ended((await stage.accept("Broken")).run_id)
+    return run, failed, server
+
+
+async def everything_stored(stage: Stage) -> str:
+    database = stage.store.database
+    documents = [await database[name].find().to_list(None) for name in await database.list_collection_names()]
+    return json.dumps(documents, default=str, ensure_ascii=False)
+
+
+async def metrics_page(stage: Stage) -> str:
+    found = re.search(r'metrics"?[=:] ?"?(127\.0\.0\.1:\d+)', stage.log())
+    assert found is not None
+    response = await asyncio.to_thread(urlopen, f"http://{found[1]}/metrics")
+    with response:
+        page: str = response.read().decode()
+    assert "unattended_" in page
+    return page
+
+
+async def said_by(stage: Stage, *command: str, environment: Mapping[str, str]) -> str:
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-P", str(PROGRAM), *command, "--json"),
+        env=environment,
+        cwd=stage.folder,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    out, err = await process.communicate()
+    assert json.loads(out), (out, err)
+    return (out + err).decode()
+
+
+def seen(text: str) -> list[str]:
+    return [mark for mark in MARKS if mark in text]
+
+
+@pytest.mark.parametrize("log_format", ["console", "json"])
+async def test_in_production_a_canary_is_nowhere(stage: Stage, log_format: str) -> None:
+    run, failed, server = await spied(stage, environment="production", log_format=log_format)
+
+    assert (run["state"], await stage.agents_of(run["_id"])) == ("succeeded", ["Spy", "Next"])
+    assert failed["state"] == "failed"
+    assert "cannot start with (hidden)" in failed["outcome"]["reason"]
+    assert run["context"]["copied"] == {"deep": ["(hidden)"]}
+    assert not {"key", "config", "context_aware"} & set(run["context"])
+    assert [len(request["messages"]) for request in server.requests][:2] == [2, 3 + len(NAMES)]
+    assert "(hidden)" in json.dumps(server.requests)
+    assert seen(json.dumps(server.requests, ensure_ascii=False)) == []
+    assert seen(await everything_stored(stage)) == []
+    assert seen(stage.log()) == []
+    assert all(said in stage.log() for said in ("tool_failed", "environment_variables_purged", "it is (hidden)"))
+    assert seen(await metrics_page(stage)) == []
+    settings = replace(stage.settings, environment="production", environ={**os.environ, **CANARIES})
+    for command in (
+        ("runs", "show", run["_id"]),
+        ("runs", "show", failed["_id"]),
+        ("runs", "list"),
+        ("usage",),
+        ("packages", "list"),
+        ("packages", "show", "Spying"),
+        ("validate", "packages"),
+        ("validate", "packages", "--production"),
+    ):
+        assert seen(await said_by(stage, *command, environment=as_environment(settings))) == [], command
+
+
+async def test_in_development_the_same_package_sees_and_shows_it(stage: Stage) -> None:
+    run, failed, server = await spied(stage)
+
+    assert await stage.agents_of(run["_id"]) == ["Spy", "Leaked"]
+    assert run["context"]["key"] == CANARIES["CANARY_KEY"]
+    assert run["context"]["config"] == {"token": "config-canary-55e1"}
+    assert seen(server.requests[0]["messages"][0]["content"]) == list(MARKS)
+    assert seen(json.dumps(server.requests[1]["messages"][-len(NAMES) :])) == list(MARKS)
+    assert seen(failed["outcome"]["reason"]) == ["canary-7f3a", "second-line-9b1c"]
+    assert seen(stage.log()) == ["canary-7f3a", "second-line-9b1c"]
+
+
+async def test_a_variable_that_an_edit_declares_is_hidden_from_the_next_run_on(stage: Stage) -> None:
+    package = {**relay("Edited", ["A"]), "tools/spy.py": TOOLS}
+    package["tools"] = {"tools": [{"agent": "A", "file": "spy.py", "function": "returns"}]}
+    stage.package("Edited", package)
+    stage.answers({"A": [{"tool_calls": [{"name": "returns"}]}, {"text": "done"}]})
+    await stage.start_worker(environment="production", environ={**os.environ, **CANARIES})
+    first = await stage.ended((await stage.accept("Edited")).run_id)
+
+    stage.package("Edited", {"context_variables": spying()["context_variables"]})
+
+    async def edited_run() -> Document | None:
+        run = await stage.ended((await stage.accept("Edited")).run_id)
+        return run if run["package_version"] != first["package_version"] else None
+
+    later = await until("a run uses the edited package", edited_run)
+    assert seen(str(await stage.store.committed_turns(first["_id"], up_to=1))) != []
+    [turn] = await stage.store.committed_turns(later["_id"], up_to=1)
+    assert turn["events"][1]["tool_results"][0]["text"] == "(hidden)"
+
+
+async def test_the_key_of_a_model_is_hidden_everywhere(stage: Stage) -> None:
+    stage.package("Spying", {**spying(), "context_variables": {"definitions": {}}})
+    with model_server(lambda number: echoing(server, number)) as server:
+        stage.models(
+            {"default": {"provider": "openai", "model": "stub", "base_url": server.url, "api_key": "env:CANARY_KEY"}}
+        )
+        key = "canary-7f3a-of-the-model"
+        await stage.start_worker(environ={**os.environ, **CANARIES, "CANARY_KEY": key})
+        run = await stage.ended((await stage.accept("Spying")).run_id)
+
+    assert run["state"] == "succeeded"
+    assert "canary-7f3a" not in json.dumps(server.requests)
+    assert "canary-7f3a" not in await everything_stored(stage)
+    assert "canary-7f3a" not in stage.log()

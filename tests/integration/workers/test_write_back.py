@@ -1,0 +1,277 @@
+"""Write-back of real runs: when a variable reaches its document, that it does so once, and what happens if not."""
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from tests.integration.stage import Stage, relay, until
+from workers.ownership import Ownership
+from workers.run import Claim, LeaseLostError, RunRequest, RunState, TriggerEvent
+from workers.run_store import RunStore
+from workflows.context.documents import DocumentWrite, WriteRefusedError
+
+pytestmark = pytest.mark.integration
+
+VISIT = """
+def visit(context_variables=None):
+    customer = dict(context_variables.get("customer") or {})
+    customer["visits"] = (customer.get("visits") or 0) + 1
+    context_variables.set("customer", customer)
+    context_variables.set("greeting", {"text": f"visit {customer['visits']}"})
+    return "noted"
+"""
+OUTCOME = {"kind": "completed", "reason": "", "error": None}
+
+
+def desk(stage: Stage, agents: list[str], *, fields: tuple[str, ...] = ("visits", "name"), **variables: Any) -> None:
+    """A counts a visit of the customer, whose document is written at once; the greeting when the run succeeds."""
+    place = {"database_name": stage.store.database.name, "search_by": "customer_id"}
+    customer = {"type": "data_entity", **place, "collection": "customers", "fields": list(fields)}
+    greeting = {"type": "data_entity", **place, "collection": "greetings", "fields": ["text"]}
+    package = relay("Desk", agents, inputs={"customer_id": {"type": "string", "required": True}})
+    package["tools"] = {"tools": [{"agent": "A", "file": "visit.py", "function": "visit"}]}
+    package["tools/visit.py"] = VISIT
+    package["context_variables"] = {
+        "definitions": {
+            "customer": {"type": "object", "source": {**customer, "write_strategy": "immediate"}},
+            "greeting": {"type": "object", "source": {**greeting, "write_strategy": "on_success"}},
+            **variables,
+        }
+    }
+    stage.package("Desk", package)
+
+
+def answers(stage: Stage, **by_agent: Any) -> None:
+    stage.answers({"A": [{"tool_calls": [{"name": "visit"}]}, {"text": "noted"}], "B": [{"text": "done"}], **by_agent})
+
+
+async def visited(stage: Stage, **request: Any) -> dict[str, Any]:
+    accepted = await stage.accept("Desk", input={"customer_id": "c1"}, **request)
+    return await stage.ended(accepted.run_id)
+
+
+async def stored(store: RunStore, collection: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = await store.database[collection].find({}, {"_id": 0}).sort("_id", 1).to_list(None)
+    return found
+
+
+async def test_what_one_run_writes_the_next_one_reads(stage: Stage) -> None:
+    desk(stage, ["A", "B"])
+    answers(stage)
+    await stage.start_worker()
+
+    first = await visited(stage)
+    second = await visited(stage)
+
+    assert [run["state"] for run in (first, second)] == ["succeeded", "succeeded"]
+    assert second["context"]["customer"] == {"visits": 2}
+    assert await stored(stage.store, "customers") == [{"app_id": "acme", "customer_id": "c1", "visits": 2}]
+    assert await stored(stage.store, "greetings") == [{"app_id": "acme", "customer_id": "c1", "text": "visit 2"}]
+    assert "documents_written" in stage.log()
+
+
+async def test_two_apps_with_the_same_key_stay_apart(stage: Stage) -> None:
+    desk(stage, ["A"])
+    answers(stage)
+    await stage.store.database["customers"].insert_one({"_id": 1, "customer_id": "c1", "visits": 99})
+    await stage.start_worker()
+
+    await visited(stage)
+    await visited(stage, app_id="globex")
+    await visited(stage, app_id="globex")
+
+    assert await stored(stage.store, "customers") == [
+        {"customer_id": "c1", "visits": 99},  # of nobody: read by all, written by none
+        {"app_id": "acme", "customer_id": "c1", "visits": 100},
+        {"app_id": "globex", "customer_id": "c1", "visits": 101},
+    ]
+
+
+async def test_a_run_that_fails_keeps_what_was_immediate_and_writes_nothing_of_its_success(stage: Stage) -> None:
+    desk(stage, ["A", "B"])
+    answers(stage, B=[{"error": {"status": 400}}])
+    await stage.start_worker()
+
+    run = await visited(stage)
+
+    assert (run["state"], run["turn"]) == ("failed", 1)
+    assert await stored(stage.store, "customers") == [{"app_id": "acme", "customer_id": "c1", "visits": 1}]
+    assert await stored(stage.store, "greetings") == []
+
+
+async def test_a_computed_value_is_persisted_though_no_tool_touched_it(stage: Stage) -> None:
+    place = {"database": stage.store.database.name, "collection": "labels", "search_by": "customer_id"}
+    label = {"type": "computed", "computation": "join('-', ['label', customer_id])", "inputs": ["customer_id"]}
+    desk(
+        stage,
+        ["B"],
+        label={"type": "string", "source": {**label, "persist_to": {**place, "field": "late"}}},
+        early={
+            "type": "string",
+            "source": {**label, "persist_to": {**place, "field": "early", "write_strategy": "immediate"}},
+        },
+    )
+    stage.package("Desk", {"tools": {"tools": []}})
+    answers(stage)
+    await stage.start_worker()
+
+    run = await visited(stage)
+
+    assert run["state"] == "succeeded", run["outcome"]
+    assert await stored(stage.store, "labels") == [
+        {"app_id": "acme", "customer_id": "c1", "early": "label-c1", "late": "label-c1"}
+    ]
+
+
+async def test_a_turn_whose_worker_died_before_its_commit_is_written_once(stage: Stage) -> None:
+    desk(stage, ["A", "B"])
+    slow = [{"tool_calls": [{"name": "visit"}]}, {"text": "noted", "delay_s": 3}]
+    answers(stage, A=slow, B=[{"text": "done", "delay_s": 3}])
+    first = await stage.start_worker()
+    run_id = (await stage.accept("Desk", input={"customer_id": "c1"})).run_id
+    await until("the tool has run", lambda: _calls(stage, run_id))
+
+    first.kill()
+    await first.wait()
+    assert await stored(stage.store, "customers") == []
+    second = await stage.start_worker()
+    reconciler = stage.reconciler()
+
+    async def turn_committed() -> bool:
+        await reconciler.run_pass()
+        return bool((await stage.run(run_id))["turn"] == 1)
+
+    await until("the turn is taken again and committed", turn_committed)
+    assert await stored(stage.store, "customers") == [{"app_id": "acme", "customer_id": "c1", "visits": 1}]
+    # Between the turns: what the first one changed is owed by whoever ends the run.
+    second.kill()
+    await second.wait()
+    await stage.start_worker()
+    run = await stage.reconciled_until_ended(run_id)
+
+    assert (run["state"], run["turn"]) == ("succeeded", 2)
+    assert await stored(stage.store, "customers") == [{"app_id": "acme", "customer_id": "c1", "visits": 1}]
+    assert await stored(stage.store, "greetings") == [{"app_id": "acme", "customer_id": "c1", "text": "visit 1"}]
+
+
+async def _calls(stage: Stage, run_id: str) -> bool:
+    return len(await stage.usage_rows(run_id)) == 1
+
+
+async def test_a_refused_immediate_write_fails_the_run_and_leaves_the_turn_out(stage: Stage) -> None:
+    desk(stage, ["A", "B"])
+    answers(stage)
+    customers = stage.store.database["customers"]
+    await customers.create_index("customer_id", unique=True)
+    await customers.insert_one({"app_id": "globex", "customer_id": "c1", "visits": 7})
+    await stage.start_worker()
+
+    run = await visited(stage)
+
+    assert (run["state"], run["outcome"]["kind"], run["turn"]) == ("failed", "package_error", 0)
+    assert run["outcome"]["reason"].startswith(f"customer is not written to {stage.store.database.name}.customers: ")
+    assert await stored(stage.store, "customers") == [{"app_id": "globex", "customer_id": "c1", "visits": 7}]
+    assert await stored(stage.store, "greetings") == []
+
+
+async def test_a_run_whose_result_is_refused_at_the_end_has_failed(stage: Stage) -> None:
+    desk(stage, ["A", "B"])
+    answers(stage)
+    await stage.store.database.create_collection("greetings", validator={"text": {"$type": "int"}})
+    await stage.start_worker()
+
+    run = await visited(stage)
+
+    assert (run["state"], run["outcome"]["kind"], run["turn"]) == ("failed", "package_error", 2)
+    assert "greeting is not written to" in run["outcome"]["reason"]
+    assert run["usage"]["calls"] == 3
+    assert await stored(stage.store, "greetings") == []
+
+
+async def test_a_field_that_was_not_declared_is_refused_by_name(stage: Stage) -> None:
+    desk(stage, ["A", "B"], fields=("name",))
+    answers(stage)
+    await stage.start_worker()
+
+    run = await visited(stage)
+
+    assert (run["state"], run["outcome"]["kind"]) == ("failed", "package_error")
+    assert "customer" in run["outcome"]["reason"]
+    assert "'visits', which is none of its fields" in run["outcome"]["reason"]
+    assert await stored(stage.store, "customers") == []
+
+
+def owed(store: RunStore, **values: Any) -> DocumentWrite:
+    return DocumentWrite("customer", "acme", store.database.name, "customers", "customer_id", "c1", values)
+
+
+async def claimed(store: RunStore) -> tuple[Ownership, Claim]:
+    event = TriggerEvent("api", "test", "1", fired_at=datetime.now(UTC))
+    ownership = Ownership(store, owner="first", lease_s=30)
+    claim = await ownership.claim((await store.insert(RunRequest("acme", "Desk", event))).run_id)
+    assert claim is not None
+    return ownership, claim
+
+
+async def test_a_stale_owner_writes_nothing(store: RunStore) -> None:
+    ownership, stale = await claimed(store)
+    await store.runs.update_one({"_id": stale.run_id}, {"$set": {"state": "queued"}})
+    assert await Ownership(store, owner="second", lease_s=30).claim(stale.run_id) is not None
+
+    for write in (
+        ownership.commit_turn(stale, number=1, turn={}, checkpoint={}, writes=[owed(store, by="stale")]),
+        ownership.finish(stale, RunState.SUCCEEDED, outcome=OUTCOME, usage={}, writes=[owed(store, by="stale")]),
+    ):
+        with pytest.raises(LeaseLostError):
+            await write
+
+    assert await stored(store, "customers") == []
+
+
+async def test_a_turn_that_is_committed_already_writes_nothing_again(store: RunStore) -> None:
+    ownership, claim = await claimed(store)
+    await ownership.commit_turn(claim, number=1, turn={}, checkpoint={}, writes=[owed(store, n=1)])
+
+    with pytest.raises(LeaseLostError):
+        await ownership.commit_turn(claim, number=1, turn={}, checkpoint={}, writes=[owed(store, n=2)])
+
+    assert await stored(store, "customers") == [{"app_id": "acme", "customer_id": "c1", "n": 1}]
+
+
+async def test_a_refused_write_leaves_the_run_where_it_was(store: RunStore) -> None:
+    ownership, claim = await claimed(store)
+    await store.database.create_collection("customers", validator={"n": {"$type": "int"}})
+    bad = [owed(store, n=1), owed(store, n="text")]
+
+    with pytest.raises(WriteRefusedError, match="customer is not written"):
+        await ownership.commit_turn(claim, number=1, turn={}, checkpoint={"context": {"a": 1}}, writes=bad)
+    with pytest.raises(WriteRefusedError, match="customer is not written"):
+        await ownership.finish(claim, RunState.SUCCEEDED, outcome=OUTCOME, usage={}, writes=bad)
+
+    run = await store.find(claim.run_id)
+    assert run is not None
+    assert (run["state"], run["turn"], run["context"]) == ("running", 0, {})
+    assert await stored(store, "customers") == []
+
+
+async def test_a_lease_that_is_renewed_meanwhile_does_not_disturb_a_write(store: RunStore) -> None:
+    ownership, claim = await claimed(store)
+    done = asyncio.Event()
+
+    async def renew() -> None:
+        while not done.is_set():
+            until_then = datetime.now(UTC) + timedelta(seconds=30)
+            await store.runs.update_one({"_id": claim.run_id}, {"$set": {"lease.until": until_then}})
+
+    renewing = asyncio.create_task(renew())
+    for number in range(1, 6):
+        await ownership.commit_turn(claim, number=number, turn={}, checkpoint={}, writes=[owed(store, n=number)])
+    done.set()
+    await renewing
+
+    run = await store.find(claim.run_id)
+    assert run is not None
+    assert run["turn"] == 5
+    assert await stored(store, "customers") == [{"app_id": "acme", "customer_id": "c1", "n": 5}]

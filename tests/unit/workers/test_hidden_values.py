@@ -1,0 +1,67 @@
+"""Hidden values: what packages declare, in production; what they and the models file refer to as secrets, always."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.unit.workflows.packages import load
+from workers.hidden_values import values_of_models, values_of_packages
+from workers.settings import Settings
+from workflows.models_file import ModelSpec, OpenAIModel, ScriptModel
+from workflows.package.models import Package
+
+
+def declaring(folder: Path) -> Package:
+    hook = {"name": "hook", "type": "webhook", "apps": ["acme"], "verify": {"scheme": "github"}}
+    definitions = {
+        "key": {"source": {"type": "environment", "env_var": "KEY"}},
+        "region": {"source": {"type": "config", "env_var": "REGION"}},
+        "unset": {"source": {"type": "config", "env_var": "UNSET"}},
+        "rate": {
+            "source": {
+                "type": "external",
+                "url": "https://rates.example.com/eur",
+                "auth": {"type": "bearer", "secret": "env:RATES_TOKEN"},
+            }
+        },
+    }
+    return load(
+        folder / "Declaring",
+        context_variables={"definitions": definitions},
+        triggers={"triggers": [{**hook, "verify": {"scheme": "github", "secret": ["env:HOOK", f"file:{folder}/old"]}}]},
+    )
+
+
+ENVIRON = {
+    "KEY": "value-of-key",
+    "REGION": "value-of-region",
+    "CONTEXT_AWARE": "value-of-flag",
+    "HOOK": "value-of-hook",
+    "RATES_TOKEN": "value-of-rates",
+    "OTHER": "value-of-other",
+}
+SECRETS = {"value-of-hook", "value-in-file", "value-of-rates"}
+
+
+@pytest.mark.parametrize(
+    ("environment", "hidden"),
+    [("production", SECRETS | {"value-of-key", "value-of-region", "value-of-flag"}), ("development", SECRETS)],
+)
+def test_declared_variables_are_hidden_in_production_and_secrets_always(
+    tmp_path: Path, environment: str, hidden: set[str]
+) -> None:
+    (tmp_path / "old").write_text("value-in-file\n", encoding="utf-8")
+    settings = Settings(environment=environment, environ=ENVIRON)
+
+    assert values_of_packages([declaring(tmp_path)], settings) == hidden
+
+
+def test_the_keys_of_models_are_hidden_and_one_that_is_not_set_is_said_elsewhere(tmp_path: Path) -> None:
+    models: dict[str, ModelSpec] = {
+        "one": OpenAIModel(provider="openai", model="m", api_key="env:KEY"),
+        "unset": OpenAIModel(provider="openai", model="m", api_key="env:UNSET"),
+        "none": OpenAIModel(provider="openai", model="m"),
+        "script": ScriptModel(provider="script", file=tmp_path),
+    }
+
+    assert values_of_models(models, Settings(environ=ENVIRON)) == {"value-of-key"}

@@ -1,0 +1,43 @@
+"""Our own collections: closed to packages, complete, and only in our own database."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+import workers
+from accounting.ledger import COLLECTION
+from workers.own_collections import OWN_COLLECTIONS, refusal
+
+SOURCES = Path(workers.__file__).parent.parent
+
+
+def test_every_collection_that_the_product_opens_is_listed() -> None:
+    opened = {COLLECTION}
+    for folder in ("accounting", "workers", "triggers"):
+        for path in (SOURCES / folder).rglob("*.py"):
+            opened.update(re.findall(r"""\bdatabase\]?\["(\w+)"\]""", path.read_text(encoding="utf-8")))
+
+    assert {"runs", "turns", "api_keys"} < opened
+    assert opened <= OWN_COLLECTIONS
+
+
+@pytest.mark.parametrize(
+    ("database", "collection", "owner"),
+    [
+        ("unattended", "runs", "Unattended itself"),
+        ("unattended", "api_keys", "Unattended itself"),
+        ("admin", "users", "the database server"),
+        ("Admin", "users", "the database server"),
+        ("local", "oplog.rs", "the database server"),
+        ("config", "transactions", "the database server"),
+        ("shop", "system.profile", "the database server"),
+    ],
+)
+def test_a_closed_place_says_whose_it_is(database: str, collection: str, owner: str) -> None:
+    assert refusal(database, collection, own_database="unattended") == f"{database}.{collection} belongs to {owner}"
+
+
+@pytest.mark.parametrize(("database", "collection"), [("shop", "runs"), ("unattended", "orders")])
+def test_all_else_is_open(database: str, collection: str) -> None:
+    assert refusal(database, collection, own_database="unattended") is None

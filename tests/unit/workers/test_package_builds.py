@@ -1,0 +1,43 @@
+"""Package builds: who asks for a package that is not started is told why."""
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from tests.unit.workflows.packages import write_package
+from workers.package_builds import PackageBuilds
+from workflows.chat.agents import AgentShop
+from workflows.chat.errors import PackageDefect
+from workflows.chat.models import Models
+from workflows.package.catalog import Catalog
+
+
+async def why_not(folder: Path, workflow: str) -> str:
+    with ThreadPoolExecutor(1) as threads:
+        builds = PackageBuilds(Catalog([folder]), AgentShop(Models({}, str), threads))
+        with pytest.raises(PackageDefect) as caught:
+            await builds.get(workflow, version=None)
+        builds.close()
+    return str(caught.value)
+
+
+async def test_a_refused_package_is_named_with_its_first_fault(tmp_path: Path) -> None:
+    folder = write_package(tmp_path / "P", tools="- [")
+
+    assert await why_not(tmp_path, "Small") == (
+        "Small is not started: error: tools.yaml:2: line 2, column 1: did not find expected node content"
+        f" [unreadable]; see `unattended validate {folder}`"
+    )
+
+
+async def test_a_package_that_needs_what_is_not_executed_is_not_built(tmp_path: Path) -> None:
+    batches = write_package(tmp_path / "P") / "extended_orchestration"
+    batches.mkdir()
+    (batches / "task_batches.yaml").write_text("batches: [{id: one}]")
+
+    assert "runs of it are not started [task_batches]" in await why_not(tmp_path, "Small")
+
+
+async def test_an_unknown_workflow_is_named_with_the_places_that_were_looked_in(tmp_path: Path) -> None:
+    assert await why_not(tmp_path, "Absent") == f"no package named Absent in {tmp_path}"

@@ -1,0 +1,84 @@
+"""Packages in normal form, for tests of checks across files: clean as they are, and changed part by part."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from workflows.package.checks.all import check_package
+from workflows.package.findings import Findings
+from workflows.package.models import Agent, Orchestrator, Package, Rule, Tool, Variable
+from workflows.package.sources import Source, StateSource
+
+ORCH, G, V, H, T = "orchestrator.yaml", "agents.yaml", "context_variables.json", "handoffs.json", "triggers.yaml"
+FILES = {"orchestrator": ORCH, "agents": G, "context_variables": V, "handoffs": H, "triggers": T, "tools": "tools.yaml"}
+
+Said = tuple[str, str, str, str]
+
+
+def agents(*names: str, **prompts: str) -> dict[str, Agent]:
+    return {name: Agent(name, prompts.get(name, f"You are {name}.")) for name in (*names, *prompts)}
+
+
+def rules(*texts: str, **more: Any) -> tuple[Rule, ...]:
+    """`A > B if ${x}`; places are handoff_rules[0], [1] …"""
+    return tuple(_rule(text, f"handoff_rules[{index}]", more) for index, text in enumerate(texts))
+
+
+def _rule(text: str, place: str, more: Mapping[str, Any]) -> Rule:
+    way, _, condition = text.partition(" if ")
+    source, _, target = way.partition(" > ")
+    return Rule(source=source, target=target, condition=condition or None, place=place, **more)
+
+
+def variables(**given: Source) -> dict[str, Variable]:
+    return {name: Variable(name, "string", source) for name, source in given.items()}
+
+
+def states(*names: str) -> dict[str, Variable]:
+    return variables(**{name: StateSource() for name in names})
+
+
+def tool(function: str, agent: str = "A", **more: Any) -> Tool:
+    return Tool(agents=(agent,), file=Path(f"{function}.py"), function=function, description="", **more)
+
+
+def package(*, orchestrator: Mapping[str, Any] | None = None, **parts: Any) -> Package:
+    """A hands over to B, and B ends the chat, unless the parts say otherwise."""
+    clean = Package(
+        name="Small",
+        folder=Path("/nowhere"),
+        version="1",
+        orchestrator=Orchestrator(**{"workflow_name": "Small", "initial_agent": "A", **(orchestrator or {})}),
+        agents=agents("A", "B"),
+        variables={},
+        exposed={},
+        rules=rules("A > B", "B > terminate"),
+        tools=(),
+        triggers=(),
+        findings=(),
+        file_names=FILES,
+    )
+    return replace(clean, **parts)
+
+
+def found(checked: Package, check: Callable[..., None] = check_package, **options: Any) -> list[Said]:
+    return [(each.level, each.code, each.file, each.path) for each in _all(checked, check, options)]
+
+
+def found_after_an_error(checked: Package, file: str) -> list[Said]:
+    """What is said when the reader of this file has refused a part of it."""
+    findings = Findings()
+    findings.add("error", "wrong_type", file, "", "is wrong")
+    check_package(checked, findings)
+    return [(each.level, each.code, each.file, each.path) for each in findings.all[1:]]
+
+
+def messages(checked: Package, code: str, **options: Any) -> list[str]:
+    return [each.message for each in _all(checked, check_package, options) if each.code == code]
+
+
+def _all(checked: Package, check: Callable[..., None], options: Mapping[str, Any]) -> Iterable[Any]:
+    findings = Findings()
+    check(checked, findings, **options)
+    return findings.all

@@ -1,0 +1,83 @@
+"""Checks for people: what waits for somebody who is not there."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tests.unit.workflows.normal_form import ORCH, H, Said, V, found, messages, package, rules, states, tool, variables
+from tests.unit.workflows.test_checks_states import Watches
+from workflows.context.observers.agent_text import AgentText
+from workflows.context.observing import Transition
+from workflows.package.models import Package
+from workflows.package.sources import StateSource
+
+RESPONSE = Transition(Watches("ui_response", tool="form", response_key="choice"))
+FORM = tool("form", kind="UI_Tool")
+NEEDS_UI = ("warning", "needs_ui", V, "definitions.v")
+
+
+def routed(*texts: str, **orchestrator: Any) -> Package:
+    return package(rules=rules(*texts), orchestrator=orchestrator)
+
+
+def waiting(*transitions: Transition, **parts: Any) -> Package:
+    given = {"tools": (FORM,), "rules": rules("A > B if ${v} == 'yes'", "A > B", "B > terminate"), **parts}
+    return package(variables=variables(v=StateSource(transitions)), **given)
+
+
+@pytest.mark.parametrize(
+    ("checked", "findings"),
+    [
+        (routed("A > user"), [("warning", "hands_to_user", H, "handoff_rules[0]")]),
+        (
+            routed("A > B if ${run_id}", "A > user", "B > user", human_in_the_loop=True),
+            [
+                ("warning", "human_in_the_loop", ORCH, "human_in_the_loop"),
+                ("info", "hands_to_user", H, "handoff_rules[1]"),
+            ],
+        ),
+        (
+            package(orchestrator={"human_in_the_loop": True}),
+            [("warning", "human_in_the_loop", ORCH, "human_in_the_loop")],
+        ),
+        (
+            routed("A > user", "user > B", "user > A", "B > terminate"),
+            [
+                ("warning", "hands_to_user", H, "handoff_rules[0]"),
+                ("warning", "rule_of_user", H, "handoff_rules[1]"),
+            ],
+        ),
+        (routed("user > A", "A > B", "B > terminate", initial_agent="user"), []),
+        (waiting(RESPONSE), [NEEDS_UI, ("warning", "waits_for_ui", H, "handoff_rules[0]")]),
+        (waiting(RESPONSE, rules=rules("A > B", "B > terminate")), [NEEDS_UI]),
+        (waiting(RESPONSE, Transition(AgentText("A", equals="yes"), to="yes")), [NEEDS_UI]),  # another way on
+        (waiting(), []),
+        (package(variables=states("v")), []),
+    ],
+)
+def test_what_waits_for_a_person_is_found(checked: Package, findings: list[Said]) -> None:
+    told = [each for each in found(checked) if each[1] not in ("unreachable_agent", "no_way_on")]
+    assert told == findings
+
+
+def test_the_end_at_a_user_is_told_as_it_will_be() -> None:
+    alone, together = routed("A > user"), routed("A > user", human_in_the_loop=True)
+
+    assert "completed" in messages(alone, "hands_to_user")[0]
+    assert "needs_human" in messages(together, "hands_to_user")[0]
+
+
+@pytest.mark.parametrize(
+    ("answers", "open_"),
+    [
+        ([{"form": {"choice": "yes"}}], False),
+        ([{"form": {"choice": "yes"}}, {"form": {"choice": "no"}}], False),
+        ([{"form": {"choice": "yes"}}, {}], True),  # runs of the other trigger wait
+        ([{"form": {"other": "yes"}}], True),
+        ([], True),  # no trigger at all: whoever starts it gives no answers
+    ],
+)
+def test_answers_that_every_trigger_gives_in_advance_are_not_waited_for(answers: list[Any], open_: bool) -> None:
+    triggers = tuple(SimpleNamespace(name="t", input={}, ui_responses=each) for each in answers)
+    assert (NEEDS_UI in found(waiting(RESPONSE, triggers=triggers))) is open_

@@ -1,0 +1,227 @@
+"""Checks of the routing graph."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.unit.workflows.normal_form import (
+    ORCH,
+    G,
+    H,
+    Said,
+    agents,
+    found,
+    found_after_an_error,
+    messages,
+    package,
+    rules,
+)
+from workflows.package.checks.graph import circles
+from workflows.package.checks.routing import check_routing
+from workflows.package.models import Package, Rule
+
+UNREACHABLE_B = ("warning", "unreachable_agent", G, "agents.B")
+
+
+def routed(*texts: str, **orchestrator: Any) -> Package:
+    return package(rules=rules(*texts), orchestrator=orchestrator)
+
+
+def test_a_way_from_start_to_end_is_no_finding() -> None:
+    assert found(package()) == []
+
+
+@pytest.mark.parametrize(
+    ("checked", "finding"),
+    [
+        (routed("A > terminate", "B > terminate"), UNREACHABLE_B),
+        (routed(), UNREACHABLE_B),  # no rules: one turn is the whole chat
+        (routed("A > B if False", "A > terminate", "B > terminate"), UNREACHABLE_B),
+        (routed("A > B", "A > terminate", "B > terminate"), UNREACHABLE_B),  # of two, the last one holds
+        (routed("A > terminate if True", "A > B", "B > terminate"), UNREACHABLE_B),
+        (routed("A > terminate", "A > B", "B > terminate", pattern="ag2_network"), UNREACHABLE_B),  # the first one
+        (package(rules=(Rule("A", "terminate", scope="pre"), *rules("A > B", "B > terminate"))), UNREACHABLE_B),
+        (routed("A > B"), ("warning", "no_way_on", G, "agents.B")),
+        (routed("A > B", pattern="ag2_network"), ("warning", "no_way_on", G, "agents.B")),
+        (
+            routed("A > B", "B > terminate if ${app_id}", pattern="ag2_network"),
+            ("warning", "no_fallback", H, "handoff_rules[1]"),
+        ),
+        (routed("A > B", "B > A"), ("warning", "no_exit", H, "handoff_rules[0]")),
+        (routed("A > B", "B > B"), ("warning", "no_exit", H, "handoff_rules[1]")),
+        (routed("A > B", "B > A if ${app_id}"), ("warning", "no_exit", H, "handoff_rules[0]")),
+        (routed("A > B", "B > terminate", initial_agent="user"), ("error", "no_first_speaker", ORCH, "initial_agent")),
+    ],
+)
+def test_a_fault_of_the_way_is_found_where_it_is(checked: Package, finding: Said) -> None:
+    assert found(checked, check_routing) == [finding]
+
+
+@pytest.mark.parametrize(
+    "checked",
+    [
+        package(agents=agents("A"), rules=()),
+        routed("A > B if ${app_id}", "A > A", "B > terminate"),  # a circle that a condition leaves
+        routed("A > B", "B > A if ${app_id}", "B > user"),
+        routed("A > terminate if ${app_id}", "A > B", "B > terminate"),
+        routed("A > B", "B > terminate if ${app_id}"),  # classic: the chat simply ends when none holds
+        routed("A > B if ${app_id}", "A > B", "B > terminate", pattern="ag2_network"),
+        routed("A > terminate", "A > B if ${app_id}", "B > terminate"),  # classic asks conditions first
+        routed("A > user", "user > B", "B > terminate"),  # entered when somebody answers
+        routed("user > A", "A > B", "B > terminate", initial_agent="user"),
+        *(routed("A > A", pattern=each) for each in ("AutoPattern", "RoundRobinPattern", "RandomPattern")),
+        routed("A > terminate", initial_agent="nobody"),  # said where it is read, and nothing follows from it
+    ],
+)
+def test_what_is_well_routed_is_no_finding(checked: Package) -> None:
+    assert found(checked, check_routing) == []
+
+
+def test_rules_before_a_reply_and_judged_ones_are_ways_too() -> None:
+    early = Rule("A", "B", condition="${app_id}", scope="pre")
+    judged = Rule("A", "B", judged="the user agrees")
+    rest = rules("A > terminate", "B > terminate")
+
+    for first in (early, judged):
+        for pattern in ("DefaultPattern", "ag2_network"):
+            checked = package(rules=(*rest, first), orchestrator={"pattern": pattern})
+            assert found(checked, check_routing) == []
+
+
+@pytest.mark.parametrize(("file", "told"), [(H, 0), (G, 0), (ORCH, 2)])
+def test_a_rule_or_an_agent_that_was_refused_is_not_missed(file: str, told: int) -> None:
+    faulty = package(agents=agents("A", "B", "C"), rules=rules("A > B"))
+    silent = package(rules=(), orchestrator={"initial_agent": "user"})
+
+    assert len(found_after_an_error(faulty, file)) == told
+    assert len(found_after_an_error(silent, file)) == told // 2
+
+
+def test_task_batches_reach_their_workers(tmp_path: Path) -> None:
+    batched = package(folder=tmp_path, rules=rules("A > terminate"))
+    assert found(batched, check_routing) == [UNREACHABLE_B]
+
+    (tmp_path / "extended_orchestration").mkdir()
+    (tmp_path / "extended_orchestration" / "task_batches.yaml").touch()
+
+    assert found(batched, check_routing) == []
+
+
+def test_a_circle_is_named_once_with_what_may_end_it() -> None:
+    (certain,) = messages(routed("A > B", "B > A"), "no_exit")
+    (fallible,) = messages(routed("A > B", "B > A if ${app_id}"), "no_exit")
+    (alone,) = messages(routed("A > B", "B > B"), "no_exit")
+
+    assert certain.startswith("A and B go round without an exit: the chat ends only at max_turns")
+    assert "only when no condition of B holds, or at max_turns" in fallible
+    (judged,) = messages(package(rules=(*rules("A > B"), Rule("B", "A", judged="it is not done"))), "no_exit")
+
+    assert "only when no condition of B holds" in judged
+    assert alone.startswith("B hands over to itself without an exit")
+
+
+def test_the_file_is_the_one_that_was_read() -> None:
+    both = {"handoffs": "handoffs.json", "transition_graph": "transition_graph.yaml"}
+    faulty = rules("A > B", "B > A")
+
+    for pattern, file in (("DefaultPattern", "handoffs.json"), ("ag2_network", "transition_graph.yaml")):
+        ((_, _, named, _),) = found(
+            package(rules=faulty, file_names=both, orchestrator={"pattern": pattern}), check_routing
+        )
+        assert named == file
+    ((_, _, stem, _),) = found(package(rules=faulty, file_names={}), check_routing)
+    assert stem == "handoffs"
+
+
+def test_a_place_that_the_reader_gave_is_used() -> None:
+    one = agents("A", "B")
+    object.__setattr__(one["B"], "place", "agents[1]")
+
+    assert found(package(agents=one, rules=()), check_routing) == [("warning", "unreachable_agent", G, "agents[1]")]
+
+
+NAMES = "ABCDE"
+TARGETS = (*NAMES, "user", "terminate")
+graphs = st.tuples(
+    st.sampled_from(["DefaultPattern", "ag2_network"]),
+    st.lists(
+        st.tuples(
+            st.sampled_from([*NAMES, "user"]),
+            st.sampled_from(TARGETS),
+            st.sampled_from([None, "${app_id}", "True", "False"]),
+        ),
+        max_size=12,
+    ),
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(graphs)
+def test_random_graphs_are_judged_as_by_trying_every_way(graph: tuple[str, list[tuple[str, str, str | None]]]) -> None:
+    pattern, given_rules = graph
+    checked = package(
+        agents=agents(*NAMES),
+        rules=tuple(Rule(source, target, condition) for source, target, condition in given_rules),
+        orchestrator={"pattern": pattern},
+    )
+
+    said = [(path, code) for _, code, _, path in found(checked, check_routing)]
+    circled = {
+        frozenset(re.findall(r"\b[A-E]\b", re.split(" go round| hands over", text)[0]))
+        for text in messages(checked, "no_exit")
+    }
+
+    steps = possible_steps(pattern, given_rules)
+    ways = every_way(steps)
+    reached = {"A"} | (ways["A"] & set(NAMES))
+    silent = {name for name in NAMES if not steps[name]}
+    stuck = {each for each in reached if each in ways[each] and not ways[each] & ({"terminate", "user"} | silent)}
+    assert {path for path, code in said if code == "unreachable_agent"} == {f"agents.{n}" for n in set(NAMES) - reached}
+    assert circled == {frozenset(other for other in ways[each] & stuck if each in ways[other]) for each in stuck}
+    if given_rules:
+        assert {path for path, code in said if code == "no_way_on"} == {f"agents.{n}" for n in reached & silent}
+
+
+def possible_steps(pattern: str, given_rules: list[tuple[str, str, str | None]]) -> dict[str, set[str]]:
+    """By asking for every truth of the conditions who is next."""
+    steps: dict[str, set[str]] = {name: set() for name in (*NAMES, "user", "terminate")}
+    for name in steps:
+        own = [(target, condition) for source, target, condition in given_rules if source == name]
+        for truths in range(2 ** len(own)):
+            holding = [
+                (target, condition)
+                for number, (target, condition) in enumerate(own)
+                if condition in (None, "True") or (condition != "False" and truths >> number & 1)
+            ]
+            if pattern == "DefaultPattern":
+                conditional = [each for each in holding if each[1] is not None]
+                holding = conditional or [each for each in holding if each[1] is None][-1:]
+            steps[name] |= {target for target, _ in holding[:1]}
+    return steps
+
+
+def every_way(steps: dict[str, set[str]]) -> dict[str, set[str]]:
+    ways = {name: set(targets) for name, targets in steps.items()}
+    for middle, further in ways.items():
+        for targets in ways.values():
+            if middle in targets:
+                targets.update(further)
+    return ways
+
+
+def test_long_chains_need_no_deep_stack() -> None:
+    names = [f"N{number}" for number in range(20_000)]
+    chain = dict(zip(names, [[name] for name in names[1:]], strict=False))
+
+    assert list(circles(chain)) == []
+    assert [len(circle) for circle in circles({**chain, names[-1]: [names[0]]})] == [20_000]
+
+
+def test_many_rules_of_one_agent_are_checked_in_linear_time() -> None:
+    early = [Rule("A", "B", "${app_id}", scope="pre")] * 30_000
+    late = [Rule("A", "B", "${app_id}")] * 30_000
+    assert found(package(rules=(*early, *late, *rules("B > terminate"))), check_routing) == []

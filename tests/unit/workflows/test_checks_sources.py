@@ -1,0 +1,98 @@
+"""Checks of sources: what can never be read, is computed in a circle, or is not bounded by a tenant."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.unit.workflows.normal_form import Said, V, found, messages, package, states, variables
+from workflows.package.models import Package
+from workflows.package.sources import (
+    ComputedSource,
+    DatabaseSource,
+    EntitySource,
+    EnvSource,
+    ExternalSource,
+    RuntimeSource,
+    Source,
+    WriteTarget,
+)
+
+AT_V = (V, "definitions.v")
+
+
+def sourced(source: Source, *, required: bool = False, **parts: Any) -> Package:
+    one = variables(v=source)
+    return package(variables={"v": replace(one["v"], required=required), **parts.pop("others", {})}, **parts)
+
+
+def database(**query: Any) -> DatabaseSource:
+    return DatabaseSource("d", "c", query, ("f",))
+
+
+def computed(**inputs: str) -> ComputedSource:
+    return ComputedSource("x", inputs)
+
+
+def target(search_by: str) -> WriteTarget:
+    return WriteTarget("d", "c", search_by, "on_success", "f")
+
+
+@pytest.mark.parametrize(
+    ("checked", "finding"),
+    [
+        (sourced(database(kind="a")), ("warning", "no_tenant_key", *AT_V)),
+        (sourced(database(app_id="{{app_id}}", x="{{no}}")), ("warning", "unknown_placeholder", *AT_V)),
+        (sourced(database(app_id="{{app_id}}", x=["${no}"]), required=True), ("error", "unknown_placeholder", *AT_V)),
+        (sourced(database(app_id="{{app_id}}", x="{{trigger}}")), ("warning", "unknown_placeholder", *AT_V)),
+        (sourced(ExternalSource("https://h/{{no}}")), ("warning", "unknown_placeholder", *AT_V)),
+        (sourced(ExternalSource("https://h", {"X": "${no}"}), required=True), ("error", "unknown_placeholder", *AT_V)),
+        (sourced(EntitySource("d", "c", "no", ("f",))), ("warning", "unknown_placeholder", *AT_V)),
+        (sourced(ComputedSource(persist_to=target("no"))), ("warning", "unknown_placeholder", *AT_V)),
+        (sourced(computed(a="no")), ("warning", "undefined_variable", *AT_V)),
+        (sourced(computed(a="v")), ("error", "computed_cycle", *AT_V)),
+        (sourced(EnvSource("X"), required=True), ("info", "required_in_production", *AT_V)),
+    ],
+)
+def test_a_source_that_gives_nothing_is_found(checked: Package, finding: Said) -> None:
+    assert found(checked) == [finding]
+
+
+@pytest.mark.parametrize(
+    "checked",
+    [
+        sourced(database(enterprise_id="{{runtime.enterprise_id}}"), required=True),
+        sourced(database(app_id="${app_id}", _id="{{order}}"), required=True, orchestrator={"inputs": {"order": {}}}),
+        sourced(ExternalSource("https://h/{{chat_id}}")),
+        sourced(EntitySource("d", "c", "user_id", ("f",), target("user_id"))),
+        sourced(ComputedSource(persist_to=target("key")), orchestrator={"inputs": {"key": {}}}),
+        sourced(ComputedSource(persist_to=target("r")), others=variables(r=RuntimeSource())),
+        sourced(database(app_id="{{app_id}}", x="{{r.key}}"), others=variables(r=RuntimeSource())),
+        sourced(computed(a="w", b="app_id"), others=states("w")),
+        sourced(computed(a="w"), others={**variables(w=computed(a="u")), **states("u")}),
+        sourced(ComputedSource(None, {"a": "v"})),  # a tool writes it: nothing is computed
+        sourced(EnvSource("X")),
+    ],
+)
+def test_a_source_that_can_be_read_is_no_finding(checked: Package) -> None:
+    assert found(checked) == []
+    assert found(checked, production=True) == []
+
+
+def test_the_tenant_key_says_what_its_absence_means() -> None:
+    (message,) = messages(sourced(database(kind="a")), "no_tenant_key")
+    assert "documents that do not say whose they are are read by every app" in message
+
+
+def test_a_circle_of_computed_variables_is_named_once() -> None:
+    checked = package(
+        variables={**variables(a=computed(x="b"), b=computed(x="c"), c=computed(x="a"), d=computed(x="a"))}
+    )
+
+    assert found(checked) == [("error", "computed_cycle", V, "definitions.a")]
+    assert messages(checked, "computed_cycle")[0].startswith("a, b and c are computed from each other")
+
+
+def test_what_is_required_from_the_environment_refuses_the_package_for_production() -> None:
+    checked = sourced(EnvSource("X"), required=True)
+    assert found(checked, production=True) == [("error", "required_in_production", *AT_V)]

@@ -1,0 +1,72 @@
+"""Checks of triggers against what the package takes."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.unit.workflows.normal_form import ORCH, Said, T, found, messages, package, states, variables
+from workflows.package.models import Package
+from workflows.package.sources import RuntimeSource
+from workflows.package.trigger_specs import FormSpec, ScheduleSpec, TriggerSpec
+
+UNKNOWN = ("warning", "unknown_input", T, "triggers")
+MISSING = ("warning", "missing_input", T, "triggers")
+
+
+def schedule(**given: Any) -> TriggerSpec:
+    return ScheduleSpec.model_validate({"name": "nightly", "every": "1h", "apps": ["a"], "input": given})
+
+
+def form(*inputs: str, **given: Any) -> TriggerSpec:
+    fields: dict[str, Any] = {name: {} for name in inputs}
+    return FormSpec.model_validate({"name": "lead", "apps": ["a"], "inputs": fields, "input": given})
+
+
+def triggered(*triggers: TriggerSpec, inputs: Any = None, **parts: Any) -> Package:
+    return package(triggers=triggers, orchestrator={"inputs": inputs or {}}, **parts)
+
+
+REQUIRED = {"region": {"required": True}}
+RUNTIME = variables(order=RuntimeSource())
+RUNTIME_REQUIRED = {"order": replace(RUNTIME["order"], required=True)}
+
+
+@pytest.mark.parametrize(
+    ("checked", "findings"),
+    [
+        (triggered(schedule(region="eu")), [UNKNOWN]),
+        (triggered(schedule(v=1), variables=states("v")), [UNKNOWN]),  # a state is not supplied from outside
+        (triggered(schedule(), inputs=REQUIRED), [MISSING]),
+        (triggered(schedule(region=None), inputs=REQUIRED), [MISSING]),
+        (triggered(schedule(), variables=RUNTIME_REQUIRED), [MISSING]),
+        (triggered(form("email"), inputs=REQUIRED), [MISSING]),
+        (triggered(form("region", order="=region"), inputs=REQUIRED, variables=RUNTIME), [MISSING]),
+        (triggered(schedule(region="=x"), schedule(), inputs=REQUIRED), [MISSING]),
+    ],
+)
+def test_inputs_that_do_not_meet_are_found(checked: Package, findings: list[Said]) -> None:
+    assert found(checked) == findings
+
+
+@pytest.mark.parametrize(
+    "checked",
+    [
+        triggered(schedule(region="eu"), inputs=REQUIRED),
+        triggered(schedule(order="=id"), variables=RUNTIME_REQUIRED),
+        triggered(schedule(), inputs={"region": {"required": True, "default": "eu"}, "rest": {}}),
+        triggered(schedule(), variables={"order": replace(RUNTIME_REQUIRED["order"], default=1)}),
+        triggered(form("region"), inputs=REQUIRED),
+        triggered(form("email", "region"), inputs=REQUIRED),
+        triggered(inputs=REQUIRED),
+    ],
+)
+def test_inputs_that_meet_are_no_finding(checked: Package) -> None:
+    assert found(checked) == []
+
+
+def test_the_trigger_is_named_and_so_is_the_file_it_stands_in() -> None:
+    inside = triggered(schedule(region="eu"), file_names={"orchestrator": ORCH})
+
+    assert found(inside) == [("warning", "unknown_input", ORCH, "triggers")]
+    assert messages(inside, "unknown_input")[0].startswith("nightly supplies region")

@@ -1,0 +1,136 @@
+"""The cache of external values: how long, how much, and one call for all who miss at once."""
+
+import asyncio
+
+import pytest
+
+from workflows.context.external import cache as external_cache
+from workflows.context.external.cache import ValueCache
+from workflows.context.missing import NoValueError
+
+
+class Service:
+    """Counts its calls, and may be held or fail."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+        self.open = asyncio.Event()
+        self.open.set()
+        self.error: Exception | None = None
+        self.text = ""
+
+    async def __call__(self) -> str:
+        self.calls += 1
+        await self.open.wait()
+        if self.error is not None:
+            raise self.error
+        return self.text or str(self.calls)
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+async def test_a_value_is_kept_for_its_time() -> None:
+    clock, service = Clock(), Service()
+    cache = ValueCache(clock)
+
+    seen = []
+    for clock.now in (0, 9.9, 10.0, 15.0):
+        seen.append(await cache.get("k", service, ttl_s=10))
+
+    assert seen == ["1", "1", "2", "2"]
+
+
+async def test_each_reader_brings_how_old_a_value_may_be() -> None:
+    clock, service = Clock(), Service()
+    cache = ValueCache(clock)
+    await cache.get("k", service, ttl_s=100)
+    clock.now = 5
+
+    assert await cache.get("k", service, ttl_s=1) == "2"
+
+
+async def test_who_misses_at_once_shares_one_call() -> None:
+    service = Service()
+    service.open.clear()
+    cache = ValueCache(Clock())
+
+    waiting = [asyncio.create_task(cache.get("k", service, ttl_s=10)) for _ in range(50)]
+    await asyncio.sleep(0)
+    service.open.set()
+
+    assert set(await asyncio.gather(*waiting)) == {"1"}
+    assert service.calls == 1
+
+
+async def test_a_failure_is_shared_but_not_kept() -> None:
+    service = Service()
+    service.open.clear()
+    service.error = NoValueError("it answered 503", passing=True)
+    cache = ValueCache(Clock())
+    waiting = [asyncio.create_task(cache.get("k", service, ttl_s=10)) for _ in range(3)]
+    await asyncio.sleep(0)
+    service.open.set()
+
+    results = await asyncio.gather(*waiting, return_exceptions=True)
+    service.error = None
+
+    assert [type(each) for each in results] == [NoValueError] * 3
+    assert await cache.get("k", service, ttl_s=10) == "2"
+
+
+async def test_who_is_cancelled_takes_nothing_from_the_others() -> None:
+    service = Service()
+    service.open.clear()
+    cache = ValueCache(Clock())
+    first, second = (asyncio.create_task(cache.get("k", service, ttl_s=10)) for _ in range(2))
+    await asyncio.sleep(0)
+
+    first.cancel()
+    await asyncio.wait([first])
+    service.open.set()
+
+    assert first.cancelled()
+    assert await second == "1"
+
+
+async def test_the_least_recently_used_goes_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(external_cache, "MAX_ENTRIES", 2)
+    service = Service()
+    cache = ValueCache(Clock())
+    for key in ("a", "b", "a", "c"):
+        await cache.get(key, service, ttl_s=10)
+
+    assert await cache.get("a", service, ttl_s=10) == "1"
+    assert await cache.get("b", service, ttl_s=10) == "4"
+
+
+async def test_all_values_together_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(external_cache, "MAX_BYTES", 100)
+    service = Service()
+    service.text = "x" * 60
+    cache = ValueCache(Clock())
+    for key in ("a", "b"):
+        await cache.get(key, service, ttl_s=10)
+
+    await cache.get("b", service, ttl_s=10)
+    await cache.get("a", service, ttl_s=10)
+
+    assert service.calls == 3
+
+
+async def test_closing_ends_what_is_under_way() -> None:
+    service = Service()
+    service.open.clear()
+    cache = ValueCache(Clock())
+    waiting = asyncio.create_task(cache.get("k", service, ttl_s=10))
+    await asyncio.sleep(0)
+
+    await cache.close()
+
+    with pytest.raises(asyncio.CancelledError):
+        await waiting

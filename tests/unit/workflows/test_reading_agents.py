@@ -1,0 +1,214 @@
+"""The agents' reader: every container and prompt form, and every broken shape with the exact finding."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given as generated
+from hypothesis import settings
+from hypothesis import strategies as st
+
+from workflows.package.findings import Finding, Findings, Level
+from workflows.package.models import Agent
+from workflows.package.reading.agents import read_agents
+from workflows.package.reading.section import Section
+
+FILE = "agents.yaml"
+WRONG = ("error", "wrong_type")
+ORDER = (
+    "role",
+    "objective",
+    "context",
+    "runtime_integrations",
+    "guidelines",
+    "instructions",
+    "examples",
+    "json_output_compliance",
+    "output_format",
+)
+
+
+def read(body: Any) -> tuple[dict[str, Agent], tuple[Finding, ...]]:
+    findings = Findings()
+    return read_agents(Section(body, file=FILE, path="", findings=findings)), findings.all
+
+
+def one(**written: Any) -> tuple[Agent, list[tuple[Level, str, str]]]:
+    agents, findings = read({"agents": [{"name": "A", **written}]})
+    assert {each.file for each in findings} <= {FILE}
+    places = [(each.level, each.code, each.path.removeprefix("agents[0].")) for each in findings]
+    return next(iter(agents.values()), Agent("", "")), places
+
+
+def prompt(**written: Any) -> str:
+    agent, places = one(**written)
+    assert places == []
+    return agent.system_message
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"agents": [{"name": "A"}, {"agent_name": "B"}]},
+        {"agents": {"A": {}, "B": None}},
+        {"agents": {"A": {"name": None}, "key": {"agent_name": "B"}}},
+        {"agents": {"key": {"name": "A"}, "B": {"name": "B"}}, "schema_version": "v1"},
+        {"A": {}, "B": {}, "schema_version": "v1", "version": 2},
+    ],
+)
+def test_agents_are_a_list_or_a_mapping_bare_or_wrapped(body: Any) -> None:
+    agents, findings = read(body)
+    assert (list(agents), findings) == (["A", "B"], ())
+
+
+def test_every_field_is_read() -> None:
+    agent, places = one(
+        system_message="s",
+        model="fast",
+        description="d",
+        max_consecutive_auto_reply=7,
+        structured_outputs_required=True,
+        auto_tool_mode="no",
+        human_input_mode="never",
+    )
+    assert agent == Agent("A", "s", "fast", "d", max_consecutive_auto_reply=7, structured_outputs_required=True)
+    assert places == [("info", "not_executed", "max_consecutive_auto_reply")]
+
+
+@pytest.mark.parametrize(
+    ("written", "text"),
+    [
+        ({}, ""),
+        ({"system_message": "plain"}, "plain"),
+        ({"system_message": "plain", "prompt_sections": []}, "plain"),
+        ({"system_message": "plain", "prompt_sections": [{"id": "x", "heading": "H", "content": None}]}, "plain"),
+        ({"prompt_sections": [{"id": 1, "heading": "[R]", "content": "one"}, {"content": "two"}]}, "[R]\none\n\ntwo"),
+        ({"prompt_sections": ["one", None, {"content": None}, "two"]}, "one\n\ntwo"),
+        ({"prompt_sections": ["1"], "prompt_sections_custom": [{"content": "2"}]}, "1\n\n2"),
+        ({"prompt_sections": ["{{PATTERN_GUIDANCE_AND_EXAMPLES}}"]}, "{{PATTERN_GUIDANCE_AND_EXAMPLES}}"),
+        ({"prompt_sections": {"own": "last", **{key: key for key in reversed(ORDER)}}}, "\n\n".join([*ORDER, "last"])),
+        ({"prompt_sections_custom": {"role": {"heading": "H", "content": "c"}}}, "H\nc"),
+    ],
+)
+def test_a_prompt_is_its_sections_in_order(written: dict[str, Any], text: str) -> None:
+    assert prompt(**written) == text
+
+
+def test_a_tool_loop_over_structured_answers_is_read_and_not_started() -> None:
+    agents, findings = read({"agents": [{"name": "A", "auto_tool_mode": True}]})
+
+    assert agents["A"].auto_tool_mode
+    assert [(each.level, each.code, each.path, each.blocks) for each in findings] == [
+        ("warning", "auto_tool_mode", "agents[0].auto_tool_mode", True)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("capability", "value"),
+    [
+        ("sandbox_shell", True),
+        ("web_search", "yes"),
+        ("duck_search", True),
+        ("web_fetch", 1),
+        ("multimodal_inputs_enabled", True),
+        ("image_generation", {"size": "1024x1024"}),
+        ("image_generation_enabled", True),
+        ("pending_turn_replay", "block"),
+        ("role", "planner"),
+    ],
+)
+def test_a_capability_that_is_not_here_is_said(capability: str, value: object) -> None:
+    assert one(**{capability: value})[1] == [("warning", "capability_unsupported", capability)]
+
+
+@pytest.mark.parametrize("value", [None, False, 0, "", "false", "Off", {}, []])
+def test_a_capability_that_is_not_wanted_is_no_finding(value: object) -> None:
+    assert one(web_search=value, image_generation=value)[1] == []
+
+
+@pytest.mark.parametrize("name", ["A", "Émile", "a-b_c", "Agent2", "助手", "x" * 64])
+def test_names_that_models_and_the_database_take(name: str) -> None:
+    agents, findings = read({"agents": [{"name": name}]})
+    assert (list(agents), findings) == ([name], ())
+
+
+@pytest.mark.parametrize(
+    "name", ["a b", "a.b", "$a", "a/b", "a\\b", "<a>", "a|b", "a\nb", "a\x00b", "\ud800", "x" * 65]
+)
+def test_names_that_they_do_not_take_are_refused(name: str) -> None:
+    assert one(name=name)[1] == [("error", "wrong_value", "name")]
+
+
+@pytest.mark.parametrize("word", ["user", "User", "user_proxy", "human", "terminate", "TERMINATE", "end", "Stop"])
+@pytest.mark.parametrize("field", ["name", "agent_name"])
+def test_an_agent_that_no_hand_off_could_reach_is_refused(word: str, field: str) -> None:
+    assert one(**{"name": None, field: word})[1] == [("error", "reserved_name", field)]
+
+
+@pytest.mark.parametrize(
+    ("written", "expected"),
+    [
+        ({"name": None}, ("error", "missing_field", "name")),
+        ({"human_input_mode": "ALWAYS"}, ("warning", "not_executed", "human_input_mode")),
+        ({"llm_config_type": "base"}, ("warning", "not_executed", "llm_config_type")),
+        ({"temperature": 1}, ("warning", "not_executed", "temperature")),
+        ({"agent_name": "B"}, ("warning", "not_executed", "agent_name")),
+        ({"model": 5}, ("error", "wrong_type", "model")),
+        ({"description": []}, ("error", "wrong_type", "description")),
+        ({"system_message": ["x"]}, ("error", "wrong_type", "system_message")),
+        ({"auto_tool_mode": "sometimes"}, ("error", "wrong_value", "auto_tool_mode")),
+        ({"structured_outputs_required": 3}, ("error", "wrong_value", "structured_outputs_required")),
+        ({"prompt_sections": 5}, ("error", "wrong_type", "prompt_sections")),
+        ({"prompt_sections_custom": "x"}, ("error", "wrong_type", "prompt_sections_custom")),
+        ({"prompt_sections": [5]}, ("error", "wrong_type", "prompt_sections[0]")),
+        ({"prompt_sections": {"role": [1]}}, ("error", "wrong_type", "prompt_sections.role")),
+        ({"prompt_sections": [{"content": ["x"]}]}, ("error", "wrong_type", "prompt_sections[0].content")),
+        ({"prompt_sections": [{"heading": 1, "content": "x"}]}, ("error", "wrong_type", "prompt_sections[0].heading")),
+        ({"prompt_sections": [{"text": "x"}]}, ("warning", "not_executed", "prompt_sections[0].text")),
+        ({"prompt_sections": ["x"], "system_message": "y"}, ("warning", "two_prompts", "system_message")),
+    ],
+)
+def test_a_fault_is_one_finding(written: dict[str, Any], expected: tuple[str, str, str]) -> None:
+    assert [each for each in one(**written)[1] if each[1] != "no_agents"] == [expected]
+
+
+@pytest.mark.parametrize("replies", [True, -1, 2**70])
+def test_a_number_of_replies_is_a_number(replies: object) -> None:
+    assert ("error", "wrong_value", "max_consecutive_auto_reply") in one(max_consecutive_auto_reply=replies)[1]
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        ({}, [("error", "no_agents", "agents")]),
+        ({"agents": None}, [("error", "wrong_type", "agents"), ("error", "no_agents", "agents")]),
+        ({"agents": "A"}, [("error", "wrong_type", "agents"), ("error", "no_agents", "agents")]),
+        ({"agents": [{"name": "A"}, {"name": "A"}]}, [("error", "duplicate_agent", "agents[1].name")]),
+        ({"agents": {"A": {}, "k": {"agent_name": "A"}}}, [("error", "duplicate_agent", "agents.k.agent_name")]),
+        ({"agents": ["A", {"name": "B"}, None]}, [(*WRONG, "agents[0]"), (*WRONG, "agents[2]")]),
+        ({"A": {}, "B": 5}, [("error", "wrong_type", "B")]),
+        ({"A": {}, True: {}}, [("error", "wrong_type", "")]),
+        ({"agents": {"A": {}, 5: {}}}, [("error", "wrong_type", "agents")]),
+        ({"agents": {"A": {}, "version": 5}}, [("error", "wrong_type", "agents.version")]),
+        ({"agents": [{"name": "A"}], "tools": [1]}, [("warning", "not_executed", "tools")]),
+    ],
+)
+def test_a_fault_of_the_container_is_found_where_it_is(body: Any, expected: list[tuple[str, str, str]]) -> None:
+    _, findings = read(body)
+    assert [(each.level, each.code, each.path) for each in findings] == expected
+
+
+junk = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.sampled_from(["name", "agents", "prompt_sections", "content"]) | st.integers(), inner)
+    ),
+    max_leaves=10,
+)
+
+
+@settings(max_examples=100, deadline=None)
+@generated(st.fixed_dictionaries({"agents": junk}) | junk)
+def test_anything_is_read_or_found(body: Any) -> None:
+    agents, findings = read(body)
+    assert agents or findings

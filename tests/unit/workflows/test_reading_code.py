@@ -1,0 +1,322 @@
+"""The Python files that packages name: found inside the package, parsed once, never imported."""
+
+import os
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from workflows.package.findings import Finding, Findings
+from workflows.package.reading import parsed_code
+from workflows.package.reading.code import PackageCode
+from workflows.package.reading.parsed_code import MAX_CODE_BYTES, Code, Import, read_code
+from workflows.package.reading.section import Section
+
+GREET = "def greet(): ...\n"
+
+
+def located(
+    folder: Path, name: str, function: str = "greet", *, code: PackageCode | None = None
+) -> tuple[Path | None, tuple[Finding, ...]]:
+    findings = Findings()
+    section = Section({}, file="tools.yaml", path="tools[0]", findings=findings)
+    code = code or PackageCode(folder, kind="tool")
+    return code.locate(section, name, function, fields=("file", "function")), findings.all
+
+
+def codes(folder: Path, name: str, function: str = "greet") -> list[tuple[str, str, str]]:
+    return [(each.level, each.code, each.path) for each in located(folder, name, function)[1]]
+
+
+def package(folder: Path, **files: str) -> Path:
+    root = folder / "P"
+    (root / "tools").mkdir(parents=True)
+    for name, source in files.items():
+        (root / "tools" / f"{name}.py").write_text(source)
+    return root
+
+
+def parsed(folder: Path, source: str) -> Code:
+    file = folder / "one.py"
+    file.write_text(source)
+    return read_code(file)
+
+
+@pytest.mark.parametrize("written", ["greet.py", "tools/greet.py", "../P/tools/greet.py", "./tools/../tools/greet.py"])
+def test_a_file_is_found_in_the_package_or_in_its_tools(tmp_path: Path, written: str) -> None:
+    root = package(tmp_path, greet=GREET)
+
+    assert located(root, written) == (root / "tools" / "greet.py", ())
+
+
+def test_the_package_itself_comes_before_its_tools(tmp_path: Path) -> None:
+    root = package(tmp_path, greet=GREET)
+    (root / "greet.py").write_text(GREET)
+
+    assert located(root, "greet.py")[0] == root / "greet.py"
+
+
+def test_hooks_are_found_in_their_own_folder_too(tmp_path: Path) -> None:
+    root = package(tmp_path)
+    (root / "hooks").mkdir()
+    (root / "hooks" / "greet.py").write_text(GREET)
+
+    assert located(root, "greet.py", code=PackageCode(root, kind="hook")) == (root / "hooks" / "greet.py", ())
+    assert codes(root, "greet.py") == [("error", "missing_tool_file", "tools[0].file")]
+
+
+def test_the_shared_folder_beside_the_package_is_the_one_place_outside(tmp_path: Path) -> None:
+    root = package(tmp_path)
+    for folder in ("_shared/deep", "other"):
+        (tmp_path / folder).mkdir(parents=True)
+        (tmp_path / folder / "greet.py").write_text(GREET)
+
+    assert located(root, "../_shared/deep/greet.py") == (tmp_path / "_shared" / "deep" / "greet.py", ())
+    for outside in ("../other/greet.py", "../_shared/../other/greet.py", str(tmp_path / "other" / "greet.py")):
+        assert codes(root, outside) == [("error", "leaves_package", "tools[0].file")]
+
+
+def test_links_are_followed_before_asking_where_a_file_is(tmp_path: Path) -> None:
+    root = package(tmp_path, greet=GREET)
+    (tmp_path / "outside.py").write_text(GREET)
+    (root / "tools" / "out.py").symlink_to(tmp_path / "outside.py")
+    (root / "tools" / "in.py").symlink_to(root / "tools" / "greet.py")
+    (root / "tools" / "loop.py").symlink_to(root / "tools" / "loop.py")
+
+    assert codes(root, "out.py") == [("error", "leaves_package", "tools[0].file")]
+    assert located(root, "in.py") == (root / "tools" / "greet.py", ())
+    assert codes(root, "loop.py")[0][0] == "error"
+
+
+@pytest.mark.parametrize("name", ["a\x00b", "\ud800", "x" * 5000])
+def test_what_no_file_can_be_called_is_a_finding(tmp_path: Path, name: str) -> None:
+    assert codes(package(tmp_path), name) == [("error", "wrong_value", "tools[0].file")]
+
+
+def test_a_folder_or_a_pipe_is_no_file(tmp_path: Path) -> None:
+    root = package(tmp_path)
+    os.mkfifo(root / "tools" / "pipe.py")
+
+    for name in (".", "tools", "pipe.py"):
+        assert codes(root, name) == [("error", "missing_tool_file", "tools[0].file")]
+
+
+@pytest.mark.parametrize(
+    ("source", "fault"),
+    [
+        ("x = 1\ndef greet(:\n", "line 2: "),
+        ("def greet(): ...\x00", "null bytes"),
+        ("x = " + "(" * 5000, "too many nested parentheses"),
+        ("x = " + "-" * 100_000 + "1", "it is nested too deeply"),
+        ("x = a" + ".b" * 100_000, "it is nested too deeply"),
+        ("if a: pass\n" + "elif a: pass\n" * 20_000, "it is nested too deeply"),
+        (GREET + "#" * MAX_CODE_BYTES, "it is larger than 1 MB"),
+    ],
+    ids=["syntax", "nul", "parentheses", "minus", "dots", "elif", "large"],
+)
+def test_a_file_that_cannot_be_parsed_is_a_finding(tmp_path: Path, source: str, fault: str) -> None:
+    root = package(tmp_path, greet=source)
+
+    _, [finding] = located(root, "greet.py")
+
+    assert (finding.level, finding.code, finding.path) == ("error", "broken_tool_file", "tools[0].file")
+    assert fault in finding.message
+
+
+def test_bytes_that_are_no_text_are_a_finding(tmp_path: Path) -> None:
+    root = package(tmp_path)
+    (root / "tools" / "greet.py").write_bytes(b"x = '\xff'\n")
+
+    assert codes(root, "greet.py") == [("error", "broken_tool_file", "tools[0].file")]
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "def greet(): ...",
+        "async def greet(): ...",
+        "class greet: ...",
+        "greet = print",
+        "a, (greet, *b) = 1, (2,)",
+        "greet: object = print",
+        "from elsewhere import greet",
+        "from elsewhere import hello as greet",
+        "from elsewhere import *",
+        "try:\n    from elsewhere import greet\nexcept ImportError:\n    def greet(): ...",
+        "if True:\n    pass\nelse:\n    def greet(): ...",
+        "with x:\n    def greet(): ...",
+        "match 1:\n    case _:\n        def greet(): ...",
+    ],
+)
+def test_what_the_module_defines_at_its_top_is_defined(tmp_path: Path, source: str) -> None:
+    assert codes(package(tmp_path, greet=source), "greet.py") == []
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "",
+        "def other(): ...",
+        "def outer():\n    def greet(): ...",
+        "class Outer:\n    def greet(self): ...",
+        "greet: object",
+        "x.greet = 1",
+        "from greet import other",
+        "import elsewhere.greet",
+    ],
+)
+def test_what_it_defines_elsewhere_is_missing(tmp_path: Path, source: str) -> None:
+    assert codes(package(tmp_path, greet=source), "greet.py") == [
+        ("error", "missing_tool_function", "tools[0].function")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("source", "imports"),
+    [
+        ("import a.b, c as d\nfrom e.f import g", [("a.b", True), ("c", True), ("e.f", True)]),
+        ("def f():\n    import a\nasync def g():\n    from b import c", [("a", False), ("b", False)]),
+        ("class C:\n    import a\n    def f(self):\n        import b", [("a", True), ("b", False)]),
+        ("def f():\n    import a\nimport a", [("a", True)]),
+        ("if x:\n    import a\nelse:\n    import b", [("a", True), ("b", True)]),
+        ("if TYPE_CHECKING:\n    import a\nelse:\n    import b", [("a", False), ("b", True)]),
+        ("if typing.TYPE_CHECKING:\n    import a", [("a", False)]),
+        ("if __name__ == '__main__':\n    import a", [("a", False)]),
+        ("try:\n    import a\nexcept ImportError:\n    import b", [("b", False), ("a", False)]),
+        ("try:\n    import a\nexcept (KeyError, ModuleNotFoundError):\n    pass", [("a", False)]),
+        ("try:\n    import a\nexcept:\n    pass", [("a", False)]),
+        ("try:\n    import a\nexcept KeyError:\n    pass\nfinally:\n    import b", [("a", True), ("b", True)]),
+        ("with x:\n    import a\nfor y in z:\n    import b", [("a", True), ("b", True)]),
+        ("match 1:\n    case 1:\n        import a", [("a", True)]),
+        ("from . import a\nfrom .b import c", []),
+        ("from workflows import tools, X", [("workflows.tools", True), ("workflows.X", True)]),
+    ],
+)
+def test_imports_are_known_with_whether_loading_needs_them(
+    tmp_path: Path, source: str, imports: list[tuple[str, bool]]
+) -> None:
+    assert sorted(parsed(tmp_path, source).imports, key=str) == sorted((Import(*each) for each in imports), key=str)
+
+
+@pytest.mark.parametrize(
+    ("source", "foreign"),
+    [
+        ("import mozaiksai.core.x", ["mozaiksai.core.x"]),
+        ("from core.y import z", ["core.y"]),
+        ("import logs", ["logs"]),
+        ("from factory_app import x", ["factory_app"]),
+        ("from autogen import ConversableAgent", ["autogen"]),
+        ("from workflows.Other.tools.x import y", ["workflows.Other.tools.x"]),
+        ("from workflows import Other", ["workflows.Other"]),
+        ("import workflows.toolset", ["workflows.toolset"]),
+        ("import json, corelib, logging, autogenerated", []),
+        ("from workflows.tools import use_ui_tool\nimport workflows.context\nfrom workflows import tools", []),
+        ("from workflows.context.context_variables import ContextVariables", []),
+    ],
+)
+def test_modules_of_another_runtime_are_foreign(tmp_path: Path, source: str, foreign: list[str]) -> None:
+    code = parsed(tmp_path, source)
+
+    assert [each.module for each in code.foreign(tmp_path / "one.py")] == foreign
+
+
+def test_a_module_of_that_name_beside_the_file_is_not_foreign(tmp_path: Path) -> None:
+    code = parsed(tmp_path, "import core.x\nimport logs\n")
+    (tmp_path / "core").mkdir()
+    (tmp_path / "logs.py").touch()
+
+    assert code.foreign(tmp_path / "one.py") == ()
+
+
+def test_an_import_that_loading_needs_blocks_and_one_inside_a_function_warns(tmp_path: Path) -> None:
+    root = package(
+        tmp_path,
+        load=f"import logs.a\n{GREET}",
+        call="def greet():\n    import logs.a, logs.b, core\n",
+        many="def greet():\n" + "".join(f"    import logs.m{number}\n" for number in range(7)),
+    )
+
+    _, [at_load] = located(root, "load.py")
+    _, [at_call] = located(root, "call.py")
+    _, [many] = located(root, "many.py")
+
+    assert (at_load.level, at_load.code, at_load.path) == ("warning", "foreign_import", "tools[0].file")
+    assert at_load.blocks
+    assert not at_call.blocks
+    assert "load.py imports logs.a of another runtime" in at_load.message
+    assert "call.py imports logs.a, logs.b, core of another runtime" in at_call.message
+    assert "logs.m4 and 2 more" in many.message
+
+
+def test_what_is_foreign_in_a_file_is_said_once(tmp_path: Path) -> None:
+    root = package(tmp_path, greet=f"import logs\n{GREET}")
+    code = PackageCode(root, kind="tool")
+
+    said = [located(root, "greet.py", code=code)[1] for _ in range(3)]
+
+    assert [len(each) for each in said] == [1, 0, 0]
+
+
+def test_a_broken_file_is_said_for_each_tool_that_names_it(tmp_path: Path) -> None:
+    root = package(tmp_path, greet="def greet(:")
+    code = PackageCode(root, kind="tool")
+
+    assert [len(located(root, "greet.py", code=code)[1]) for _ in range(2)] == [1, 1]
+
+
+def test_code_is_never_run(tmp_path: Path) -> None:
+    touched = tmp_path / "touched"
+    root = package(tmp_path, greet=f"open({str(touched)!r}, 'w').close()\n{GREET}")
+
+    assert located(root, "greet.py")[0] is not None
+    assert not touched.exists()
+
+
+def test_an_edit_that_keeps_size_and_time_is_seen(tmp_path: Path) -> None:
+    file = tmp_path / "one.py"
+    file.write_text("def a(): ...")
+    stat = file.stat()
+    assert read_code(file).defines("a")
+
+    file.write_text("def b(): ...")
+    os.utime(file, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+
+    assert read_code(file).defines("b")
+    assert not read_code(file).defines("a")
+
+
+def test_odd_style_is_no_fault_and_no_warning(tmp_path: Path) -> None:
+    """Warnings are errors in this suite."""
+    assert parsed(tmp_path, "x = '\\d'\ny = 1 is 1\n").fault is None
+
+
+def test_the_same_content_is_parsed_once_also_from_threads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept = parsed_code._ParsedCode()
+    monkeypatch.setattr(parsed_code, "_parsed", kept)
+    monkeypatch.setattr(parsed_code, "KEPT_FILES", 3)
+    files = [tmp_path / f"{number}.py" for number in range(8)]
+    for number, file in enumerate(files):
+        file.write_text(f"def f{number % 2}(): ...")
+
+    with ThreadPoolExecutor(4) as threads:
+        results = list(threads.map(read_code, files * 5))
+
+    assert all(code.defines(f"f{number % 2}") for number, code in enumerate(results))
+    assert len({id(code) for code in results}) == 2
+
+
+def test_only_the_files_used_last_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    kept = parsed_code._ParsedCode()
+    monkeypatch.setattr(parsed_code, "KEPT_FILES", 2)
+
+    first = kept.get(b"a = 1")
+    kept.get(b"b = 1")
+    assert kept.get(b"a = 1") is first
+    kept.get(b"c = 1")
+
+    assert kept.get(b"a = 1") is first
+    assert len(kept._kept) == 2
+
+
+def test_a_file_that_vanished_is_a_fault(tmp_path: Path) -> None:
+    assert read_code(tmp_path / "gone.py").fault == "No such file or directory"

@@ -1,0 +1,273 @@
+"""The orchestrator's reader: every spelling, and every broken shape with the exact finding."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given as generated
+from hypothesis import settings
+from hypothesis import strategies as st
+
+from workflows.package.findings import Finding, Findings
+from workflows.package.models import Limits, Orchestrator
+from workflows.package.reading.orchestrator import read_orchestrator
+from workflows.package.reading.section import Section
+
+FILE = "orchestrator.yaml"
+LEAST: dict[str, Any] = {"workflow_name": "Small", "initial_agent": "A"}
+KINDS = ["AutoPattern", "RandomPattern", "RoundRobinPattern"]
+
+
+def read(body: Any, folder_name: str = "Folder") -> tuple[Orchestrator, tuple[Finding, ...]]:
+    findings = Findings()
+    section = Section(body, file=FILE, path="", findings=findings)
+    return read_orchestrator(section, folder_name=folder_name), findings.all
+
+
+def well(**more: Any) -> Orchestrator:
+    orchestrator, findings = read({**LEAST, **more})
+    assert findings == ()
+    return orchestrator
+
+
+def found(**more: Any) -> list[tuple[str, str, str, str]]:
+    _, findings = read({**LEAST, **more})
+    return [(each.level, each.code, each.file, each.path) for each in findings]
+
+
+def test_the_least_has_the_defaults_of_the_format() -> None:
+    assert well() == Orchestrator(workflow_name="Small", initial_agent="A")
+    assert well().startup_mode == "BackendOnly"
+    assert well().pattern == "DefaultPattern"
+    assert well().limits.max_turns == 50
+
+
+def test_null_is_how_authors_leave_out() -> None:
+    nothing = dict.fromkeys(
+        (
+            "max_turns",
+            "startup_mode",
+            "orchestration_pattern",
+            "inputs",
+            "limits",
+            "visual_agents",
+            "runtime_extensions",
+        )
+    )
+    assert well(**nothing) == well()
+
+
+@pytest.mark.parametrize("field", ["initial_agent", "recipient", "initiating_agent"])
+def test_the_first_speaker_has_several_fields(field: str) -> None:
+    orchestrator, findings = read({"workflow_name": "Small", field: " B "})
+    assert (orchestrator.initial_agent, findings) == ("B", ())
+
+
+@pytest.mark.parametrize("word", ["user", "User", "user_proxy", "human"])
+def test_a_user_may_be_the_first_speaker(word: str) -> None:
+    assert well(initial_agent=word).initial_agent == "user"
+
+
+@pytest.mark.parametrize("field", ["startup_mode", "workflow_startup_mode"])
+@pytest.mark.parametrize("mode", ["AgentDriven", "BackendOnly"])
+def test_the_startup_mode_has_two_names(field: str, mode: str) -> None:
+    assert well(**{field: mode}).startup_mode == mode
+    assert well(**{field: mode.lower()}).startup_mode == mode
+    assert well(startup_mode=mode, workflow_startup_mode=mode).startup_mode == mode
+
+
+def test_a_workflow_that_waits_for_its_user_is_told_who_begins() -> None:
+    orchestrator, findings = read({**LEAST, "workflow_startup_mode": "UserDriven"})
+
+    assert orchestrator.startup_mode == "UserDriven"
+    assert [(each.level, each.code, each.path) for each in findings] == [
+        ("info", "starts_without_user", "workflow_startup_mode")
+    ]
+
+
+@pytest.mark.parametrize(("word", "meant"), [(True, True), (1, True), ("Yes", True), (0, False), ("off", False)])
+@pytest.mark.parametrize("field", ["human_in_the_loop", "human_in_loop"])
+def test_a_person_in_the_loop_has_many_spellings(field: str, word: object, meant: bool) -> None:
+    assert well(**{field: word}).human_in_the_loop is meant
+
+
+@pytest.mark.parametrize("pattern", ["DefaultPattern", "Pipeline", "ag2_network"])
+def test_patterns_that_are_executed(pattern: str) -> None:
+    assert well(orchestration_pattern=pattern).pattern == pattern
+    assert well(orchestration_pattern=pattern.upper()).pattern == pattern
+
+
+@pytest.mark.parametrize("pattern", KINDS)
+def test_a_pattern_that_is_not_executed_is_read_and_not_started(pattern: str) -> None:
+    orchestrator, findings = read({**LEAST, "orchestration_pattern": pattern})
+
+    assert orchestrator.pattern == pattern
+    assert [(each.level, each.code, each.path, each.blocks) for each in findings] == [
+        ("warning", "pattern_not_executed", "orchestration_pattern", True)
+    ]
+
+
+def test_what_describes_is_read_without_a_finding() -> None:
+    described = well(
+        description="d",
+        metadata={"owner": "x"},
+        entry_point=True,
+        schema_version="v1",
+        initial_message="go",
+        triggers=[{"type": "chat"}],
+    )
+    assert described.initial_message == "go"
+
+
+def test_what_explains_a_failure_is_read_and_said_not_to_be_used_yet() -> None:
+    orchestrator, findings = read({**LEAST, "failure_message_key": "why"})
+
+    assert orchestrator.failure_message_key == "why"
+    assert [(each.level, each.code, each.path) for each in findings] == [
+        ("info", "not_executed", "failure_message_key")
+    ]
+
+
+def test_limits_stand_inside_or_beside() -> None:
+    assert well(max_turns=7, limits={"wall_clock_s": 2.5, "model_calls": 3}).limits == Limits(7, 2.5, 3)
+    assert well(max_turns=7, limits={"max_turns": 3}).limits.max_turns == 3
+
+
+def test_a_package_without_a_name_has_its_directory_s() -> None:
+    orchestrator, findings = read({"initial_agent": "A"}, folder_name="Some.Folder-1")
+    assert orchestrator.workflow_name == "Some.Folder-1"
+    assert [(each.level, each.code, each.path) for each in findings] == [
+        ("warning", "no_workflow_name", "workflow_name")
+    ]
+
+
+def test_a_directory_s_name_must_fit_into_addresses_too() -> None:
+    _, findings = read({"initial_agent": "A"}, folder_name="My Workflow")
+    assert [(each.level, each.code) for each in findings] == [
+        ("warning", "no_workflow_name"),
+        ("error", "wrong_value"),
+    ]
+
+
+# One fault a line, however long.
+# ruff: noqa: E501
+@pytest.mark.parametrize(
+    ("given", "level", "code", "path"),
+    [
+        ({"workflow_name": "a b"}, "error", "wrong_value", "workflow_name"),
+        ({"workflow_name": ["a"]}, "error", "wrong_type", "workflow_name"),
+        ({"initial_agent": None}, "error", "missing_field", "initial_agent"),
+        ({"initial_agent": "TERMINATE"}, "error", "wrong_value", "initial_agent"),
+        ({"initial_agent": None, "recipient": "end"}, "error", "wrong_value", "recipient"),
+        ({"recipient": "B"}, "warning", "not_executed", "recipient"),
+        ({"orchestration_pattern": "Magic"}, "error", "unknown_pattern", "orchestration_pattern"),
+        ({"orchestration_pattern": ["Magic"]}, "error", "wrong_type", "orchestration_pattern"),
+        ({"startup_mode": "Sometimes"}, "error", "wrong_value", "startup_mode"),
+        ({"workflow_startup_mode": "Sometimes"}, "error", "wrong_value", "workflow_startup_mode"),
+        ({"startup_mode": "AgentDriven", "workflow_startup_mode": "BackendOnly"}, "error", "conflicting_fields", "workflow_startup_mode"),
+        ({"human_in_the_loop": "maybe"}, "error", "wrong_value", "human_in_the_loop"),
+        ({"human_in_the_loop": 2}, "error", "wrong_value", "human_in_the_loop"),
+        ({"max_turns": True}, "error", "wrong_value", "max_turns"),
+        ({"max_turns": 0}, "error", "wrong_value", "max_turns"),
+        ({"max_turns": 2**70}, "error", "wrong_value", "max_turns"),
+        ({"max_turns": "8"}, "error", "wrong_type", "max_turns"),
+        ({"initial_message": 5}, "error", "wrong_type", "initial_message"),
+        ({"failure_message_key": {}}, "error", "wrong_type", "failure_message_key"),
+        ({"entry_point": "perhaps"}, "error", "wrong_value", "entry_point"),
+        ({"limits": []}, "error", "wrong_type", "limits"),
+        ({"limits": {"model_calls": False}}, "error", "wrong_value", "limits.model_calls"),
+        ({"limits": {"usd": 5}}, "warning", "not_executed", "limits.usd"),
+        ({"limits": {"tokens": 5}}, "warning", "not_executed", "limits.tokens"),
+        ({"limits": {"tool_calls": 5}}, "warning", "not_executed", "limits.tool_calls"),
+        ({"limits": {"turns": 5}}, "warning", "not_executed", "limits.turns"),
+        ({"retry": {"max_attempts": 2}}, "warning", "not_executed", "retry"),
+        ({"on_failure": "notify"}, "warning", "not_executed", "on_failure"),
+        ({"outputs": {"report": {"type": "string"}}}, "warning", "not_executed", "outputs"),
+        ({"initial_message_to_user": "hi"}, "warning", "not_executed", "initial_message_to_user"),
+        ({"visual_agents": ["A"]}, "warning", "not_executed", "visual_agents"),
+        ({"ui_theme": "dark"}, "warning", "not_executed", "ui_theme"),
+        ({"runtime_extensions": [{"kind": "api_router", "entrypoint": "a.b:c"}]}, "warning", "ignored_in_worker", "runtime_extensions"),
+        ({"runtime_extensions": "a.b:c"}, "warning", "ignored_in_worker", "runtime_extensions"),
+        ({"max_turn": 8}, "warning", "not_executed", "max_turn"),
+        ({"inputs": ["a"]}, "error", "wrong_type", "inputs"),
+        ({"inputs": {"a": "string"}}, "error", "wrong_type", "inputs.a"),
+        ({"inputs": {5: {}}}, "error", "wrong_type", "inputs"),
+        ({"inputs": {"a": {"type": "date"}}}, "warning", "unknown_type", "inputs.a.type"),
+        ({"inputs": {"a": {"type": ["string"]}}}, "error", "wrong_type", "inputs.a.type"),
+        ({"inputs": {"a": {"required": "maybe"}}}, "error", "wrong_value", "inputs.a.required"),
+        ({"inputs": {"a": {"enum": "x"}}}, "error", "wrong_type", "inputs.a.enum"),
+        ({"inputs": {"a": {"format": 5}}}, "error", "wrong_type", "inputs.a.format"),
+        ({"inputs": {"a": {"description": []}}}, "error", "wrong_type", "inputs.a.description"),
+        ({"inputs": {"a": {"properties": 5}}}, "error", "wrong_type", "inputs.a.properties"),
+        ({"inputs": {"a": {"properties": {"b": 5}}}}, "error", "wrong_type", "inputs.a.properties.b"),
+        ({"inputs": {"a": {"properties": {"b": {"type": "x"}}}}}, "warning", "unknown_type", "inputs.a.properties.b.type"),
+        ({"inputs": {"a": {"pattern": "x"}}}, "warning", "not_executed", "inputs.a.pattern"),
+        ({"inputs": {"a": {"type": "object", "required": ["b"]}}}, "warning", "not_executed", "inputs.a.required"),
+        ({"inputs": {"a": {"type": "integer", "default": True}}}, "warning", "wrong_default", "inputs.a.default"),
+        ({"inputs": {"a": {"type": "boolean", "default": 1}}}, "warning", "wrong_default", "inputs.a.default"),
+        ({"inputs": {"a": {"type": "string", "default": 1}}}, "warning", "wrong_default", "inputs.a.default"),
+        ({"inputs": {"a": {"type": "array", "default": {}}}}, "warning", "wrong_default", "inputs.a.default"),
+        ({"inputs": {"a": {"enum": [1, 2], "default": True}}}, "warning", "wrong_default", "inputs.a.default"),
+    ],
+)  # fmt: skip
+def test_a_fault_is_one_finding(given: dict[str, Any], level: str, code: str, path: str) -> None:
+    assert found(**given) == [(level, code, FILE, path)]
+
+
+def test_inputs_are_read_like_a_json_schema() -> None:
+    written = {
+        "scope": {"type": "str", "enum": ["platform", "app"], "required": "yes"},
+        "alternatives": {"type": "bool", "default": False},
+        "range": {"type": "object", "properties": {"start": {"type": "string", "format": "date"}, "end": None}},
+        "free": None,
+    }
+
+    inputs = well(inputs=written).inputs
+
+    assert inputs == {
+        "scope": {"type": "string", "enum": ["platform", "app"], "required": True},
+        "alternatives": {"type": "boolean", "default": False, "required": False},
+        "range": {
+            "type": "object",
+            "required": False,
+            "properties": {"start": {"type": "string", "format": "date", "required": False}, "end": {}},
+        },
+        "free": {},
+    }
+
+
+def test_every_message_says_what_to_do() -> None:
+    _, findings = read({**LEAST, "startup_mode": "x", "orchestration_pattern": "y", "limits": {"turns": 1}})
+    assert "DefaultPattern" in findings[0].message
+    assert "BackendOnly" in findings[1].message
+    assert "max_turns" in findings[2].message
+
+
+junk = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(["type", "default", "enum", "a"]) | st.integers() | st.booleans(), inner, max_size=3
+        )
+    ),
+    max_leaves=8,
+)
+FIELDS = [
+    "workflow_name",
+    "initial_agent",
+    "startup_mode",
+    "max_turns",
+    "limits",
+    "inputs",
+    "human_in_the_loop",
+    "ui_x",
+]
+
+
+@settings(max_examples=100, deadline=None)
+@generated(
+    st.dictionaries(st.sampled_from(FIELDS) | st.integers() | st.booleans() | st.none(), junk, max_size=5) | junk
+)
+def test_anything_is_read_or_found(body: Any) -> None:
+    orchestrator, _ = read(body)
+    assert orchestrator.workflow_name

@@ -1,0 +1,278 @@
+"""Tools and lifecycle tools: every form in which authors write them, and what is said about it."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.unit.workflows.packages import TOOL, write_tool
+from workflows.package.findings import Finding, Findings
+from workflows.package.models import LifecycleTool, Tool
+from workflows.package.reading.section import Section
+from workflows.package.reading.tools import read_tools
+
+AGENTS = frozenset({"A", "B"})
+Said = list[tuple[str, str, str]]
+
+
+def folder_of(tmp_path: Path) -> Path:
+    folder = tmp_path / "P"
+    if not folder.exists():
+        write_tool(folder, "greet.py", TOOL + "\n\ndef part(): ...\n")
+    return folder
+
+
+def read(tmp_path: Path, body: Any) -> tuple[tuple[Tool, ...], tuple[LifecycleTool, ...], tuple[Finding, ...]]:
+    findings = Findings()
+    section = Section(body, file="tools.yaml", path="", findings=findings)
+    tools, lifecycle_tools = read_tools(section, folder=folder_of(tmp_path), agents=AGENTS)
+    return tools, lifecycle_tools, findings.all
+
+
+def said(findings: tuple[Finding, ...]) -> Said:
+    return [(each.level, each.code, each.path) for each in findings]
+
+
+def tool(**given: Any) -> dict[str, Any]:
+    return {"agent": "A", "file": "greet.py", "function": "greet", **given}
+
+
+def moment(**given: Any) -> dict[str, Any]:
+    return {"trigger": "before_chat", "file": "greet.py", "function": "greet", **given}
+
+
+@pytest.mark.parametrize(
+    ("agent", "owners"),
+    [
+        ("A", ("A",)),
+        (["B", "A"], ("B", "A")),
+        (["A", "A"], ("A",)),
+        ("all", ("A", "B")),
+        ("ALL_AGENTS", ("A", "B")),
+        (["all"], ("A", "B")),
+    ],
+)
+def test_a_tool_belongs_to_one_agent_to_several_or_to_all(tmp_path: Path, agent: Any, owners: tuple[str, ...]) -> None:
+    [found], _, findings = read(tmp_path, {"tools": [tool(agent=agent)]})
+
+    assert found.agents == owners
+    assert findings == ()
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"tools": [tool(description="Greets.")]},
+        {"tools": [tool(description="Greets.")], "lifecycle_tools": [], "schema_version": "x"},
+        {"tools": [tool(description="Greets.", file="tools/greet.py", tool_type="agent_tool", bind_to_agent=True)]},
+        {"tools": {"A": [tool(description="Greets.", agent=None)]}},
+        {"backend_tools": {"A": [{"path": "workflows.Other.tools.greet.greet", "description": "Greets."}]}},
+        {"backend_tools": {"A": [{"path": "tools.greet:greet", "description": "Greets.", "tool_id": "greet"}]}},
+        {"backend_tools": [tool(description="Greets.")], "ui_tools": {}},
+    ],
+)
+def test_every_form_of_a_tool_is_the_same_tool(tmp_path: Path, body: Any) -> None:
+    tools, _, findings = read(tmp_path, body)
+
+    assert tools == (Tool(("A",), tmp_path / "P" / "tools" / "greet.py", "greet", "Greets."),)
+    assert findings == ()
+    assert tools[0].offered
+
+
+def test_a_dotted_path_may_go_deeper_and_need_not_name_tools(tmp_path: Path) -> None:
+    folder = folder_of(tmp_path)
+    write_tool(folder, "mail/send.py", TOOL)
+    (folder / "top.py").write_text(TOOL)
+
+    tools, _, findings = read(
+        tmp_path,
+        {
+            "backend_tools": {
+                "A": [{"path": "workflows.P.tools.mail.send.greet"}],
+                "ALL_AGENTS": [{"path": "workflows.P.top.greet", "agent": "B"}],
+            }
+        },
+    )
+
+    assert [(each.agents, each.file) for each in tools] == [
+        (("A",), folder / "tools" / "mail" / "send.py"),
+        (("B",), folder / "top.py"),
+    ]
+    assert findings == ()
+
+
+@pytest.mark.parametrize(
+    ("body", "kind", "auto_invoke"),
+    [
+        ({"tools": [tool(tool_type="UI_Tool", ui={"component": "X"}, ui_contract={"a": 1})]}, "UI_Tool", True),
+        ({"tools": [tool(tool_type="UI_Tool", auto_tool_call=False)]}, "UI_Tool", False),
+        ({"tools": [tool(tool_type="UI_Surface")]}, "UI_Surface", False),
+        ({"ui_tools": {"A": [{"path": "workflows.P.tools.greet.greet"}]}}, "UI_Tool", True),
+    ],
+)
+def test_a_ui_tool_is_kept_but_not_offered(tmp_path: Path, body: Any, kind: str, auto_invoke: bool) -> None:
+    [found], _, [finding] = read(tmp_path, body)
+
+    assert (found.kind, found.bound, found.auto_invoke, found.offered) == (kind, True, auto_invoke, False)
+    assert (finding.level, finding.code) == ("warning", "ui_tool_headless")
+    assert finding.path.endswith("[0].tool_type")
+    assert not finding.blocks
+
+
+def test_a_tool_that_is_not_bound_is_kept_but_not_offered(tmp_path: Path) -> None:
+    [found], _, findings = read(tmp_path, {"tools": [tool(bind_to_agent=False, auto_tool_call=True)]})
+
+    assert (found.bound, found.auto_invoke, found.offered) == (False, True, False)
+    assert said(findings) == [("warning", "not_executed", "tools[0].bind_to_agent")]
+
+
+ONE = "tools[0]"
+FAULTS: list[tuple[dict[str, Any], Said]] = [
+    (tool(agent=None), [("error", "missing_field", f"{ONE}.agent")]),
+    (tool(agent=[]), [("error", "missing_field", f"{ONE}.agent")]),
+    (tool(agent="C"), [("error", "unknown_agent", f"{ONE}.agent")]),
+    (tool(agent=["A", "C", "D"]), [("error", "unknown_agent", f"{ONE}.agent")] * 2),
+    (tool(agent={"A": 1}), [("error", "wrong_type", f"{ONE}.agent")]),
+    (tool(agent=["A", True]), [("error", "wrong_type", f"{ONE}.agent")]),
+    (tool(file=None), [("error", "missing_field", f"{ONE}.file")]),
+    (tool(file="no.py"), [("error", "missing_tool_file", f"{ONE}.file")]),
+    (tool(file="no.py", tool_type="UI_Tool"), [("error", "missing_tool_file", f"{ONE}.file"), ("warning", "ui_tool_headless", f"{ONE}.tool_type")]),
+    (tool(function=None), [("error", "missing_field", f"{ONE}.function")]),
+    (tool(function="no"), [("error", "missing_tool_function", f"{ONE}.function")]),
+    (tool(tool_type="Lifecycle_Tool"), [("error", "wrong_value", f"{ONE}.tool_type")]),
+    (tool(tool_type=5), [("error", "wrong_type", f"{ONE}.tool_type")]),
+    (tool(auto_invoke=True), [("warning", "not_executed", f"{ONE}.auto_invoke")]),
+    (tool(auto_tool_call="yes"), [("warning", "not_executed", f"{ONE}.auto_invoke")]),
+    (tool(auto_invoke="maybe"), [("error", "wrong_value", f"{ONE}.auto_invoke")]),
+    (tool(name="hello"), [("warning", "not_executed", f"{ONE}.name")]),
+    (tool(tool_id="hello"), [("warning", "not_executed", f"{ONE}.tool_id")]),
+    (tool(name="greet"), []),
+    (tool(outcome={"context_key": "v"}), [("warning", "not_executed", f"{ONE}.outcome")]),
+    (tool(constraints=["read_only"]), [("warning", "not_executed", f"{ONE}.constraints")]),
+    (tool(integration="mail"), [("warning", "not_executed", f"{ONE}.integration")]),
+    (tool(ui={"component": "X"}), [("warning", "not_executed", f"{ONE}.ui")]),
+    (tool(auto_invoke=False, ui=None, integration=None), []),
+    ({"agent": "A", "path": "greet"}, [("error", "wrong_value", f"{ONE}.path")]),
+    ({"agent": "A", "path": "workflows.P.tools..greet"}, [("error", "wrong_value", f"{ONE}.path")]),
+    ({"agent": "A", "path": "workflows.P.tools.no.greet"}, [("error", "missing_tool_file", f"{ONE}.path")]),
+    ({"agent": "A", "path": "workflows.P.tools.greet.no"}, [("error", "missing_tool_function", f"{ONE}.path")]),
+    ({"agent": "A", "path": 5}, [("error", "wrong_type", f"{ONE}.path"), ("error", "missing_field", f"{ONE}.function"), ("error", "missing_field", f"{ONE}.file")]),
+]  # fmt: skip
+# ruff: noqa: E501 -- one fault a line, however long
+
+
+@pytest.mark.parametrize(("entry", "expected"), FAULTS)
+def test_a_fault_of_a_tool_is_found_where_it_is(tmp_path: Path, entry: Any, expected: Said) -> None:
+    assert said(read(tmp_path, {"tools": [entry]})[2]) == expected
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        ({"tools": "x"}, [("error", "wrong_type", "tools")]),
+        ({"tools": ["x", None]}, [("error", "wrong_type", "tools[0]"), ("error", "wrong_type", "tools[1]")]),
+        ({"backend_tools": {"A": "x"}}, [("error", "wrong_type", "backend_tools.A")]),
+        ({"backend_tools": {"A": ["x"]}}, [("error", "wrong_type", "backend_tools.A[0]")]),
+        ({"backend_tools": {True: []}}, [("error", "wrong_type", "backend_tools")]),
+        (
+            {"backend_tools": {"C": [{"path": "tools.greet.greet"}]}},
+            [("error", "unknown_agent", "backend_tools.C[0].agent")],
+        ),
+        ({"lifecycle_tools": 5}, [("error", "wrong_type", "lifecycle_tools")]),
+        ({"toolz": [1]}, [("warning", "not_executed", "toolz")]),
+        ([], [("error", "wrong_type", "")]),
+    ],
+)
+def test_a_file_of_another_shape_is_a_finding(tmp_path: Path, body: Any, expected: Said) -> None:
+    assert said(read(tmp_path, body)[2]) == expected
+
+
+def test_two_offered_tools_of_one_agent_cannot_have_one_name(tmp_path: Path) -> None:
+    _, _, findings = read(tmp_path, {"tools": [tool(), tool(agent=["B", "A"]), tool(agent="B")]})
+
+    assert said(findings) == [("error", "duplicate_tool", f"tools[{index}].function") for index in (1, 2)]
+
+
+def test_tools_that_are_not_offered_may_share_a_name(tmp_path: Path) -> None:
+    hidden = [tool(tool_type="UI_Tool"), tool(bind_to_agent=False), tool(tool_type="UI_Tool")]
+
+    tools, _, findings = read(tmp_path, {"tools": [tool(), *hidden, tool(agent="B")]})
+
+    assert [each.offered for each in tools] == [True, False, False, False, True]
+    assert not [each for each in findings if each.level == "error"]
+
+
+@pytest.mark.parametrize(
+    ("written", "known"),
+    [(each, each) for each in ("before_chat", "after_chat", "before_agent", "after_agent", "on_start", "on_complete")]
+    + [("on_fail", "on_fail"), ("workflow_start", "on_start"), ("workflow_end", "on_complete")],
+)
+def test_a_lifecycle_tool_has_a_moment(tmp_path: Path, written: str, known: str) -> None:
+    _, [found], [finding] = read(tmp_path, {"lifecycle_tools": [moment(trigger=written, tool_type="Lifecycle_Tool")]})
+
+    assert (found.moment, found.agent, found.function) == (known, None, "greet")
+    assert found.file == tmp_path / "P" / "tools" / "greet.py"
+    assert said((finding,)) == [("warning", "lifecycle_not_executed", "lifecycle_tools")]
+    assert finding.blocks
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"lifecycle_tools": [moment(agent="A", description="x", id="x", kind="y", auto_invoke=True, ui={"a": 1})]},
+        {"lifecycle_tools": {"A": [{"path": "workflows.P.tools.greet.greet", "trigger": "before_chat"}]}},
+        {"lifecycle_tools": {"before_chat": [{"path": "workflows.P.tools.greet.greet", "agent": "A"}]}},
+    ],
+)
+def test_every_form_of_a_lifecycle_tool_is_the_same(tmp_path: Path, body: Any) -> None:
+    _, found, [_] = read(tmp_path, body)
+
+    assert found == (LifecycleTool("before_chat", "A", tmp_path / "P" / "tools" / "greet.py", "greet"),)
+
+
+@pytest.mark.parametrize("agent", ["all", "ALL_AGENTS", None, ""])
+def test_a_lifecycle_tool_without_an_agent_is_for_all(tmp_path: Path, agent: Any) -> None:
+    assert read(tmp_path, {"lifecycle_tools": [moment(agent=agent)]})[1][0].agent is None
+
+
+LIFE = "lifecycle_tools[0]"
+LIFECYCLE_FAULTS: list[tuple[dict[str, Any], Said]] = [
+    (moment(trigger=None), [("error", "missing_field", f"{LIFE}.trigger")]),
+    (moment(trigger="at_noon"), [("error", "wrong_value", f"{LIFE}.trigger")]),
+    (moment(agent="C"), [("error", "unknown_agent", f"{LIFE}.agent")]),
+    (moment(file="no.py"), [("error", "missing_tool_file", f"{LIFE}.file")]),
+    (moment(function="no"), [("error", "missing_tool_function", f"{LIFE}.function")]),
+    (moment(tool_type="Magic"), [("error", "wrong_value", f"{LIFE}.tool_type")]),
+    (moment(tool_type="UI_Surface"), [("warning", "ui_tool_headless", f"{LIFE}.tool_type")]),
+    (moment(retries=3), [("warning", "not_executed", f"{LIFE}.retries")]),
+]
+
+
+@pytest.mark.parametrize(("entry", "expected"), LIFECYCLE_FAULTS)
+def test_a_fault_of_a_lifecycle_tool_is_found_where_it_is(tmp_path: Path, entry: Any, expected: Said) -> None:
+    findings = read(tmp_path, {"lifecycle_tools": [entry]})[2]
+
+    assert said(findings) == [*expected, ("warning", "lifecycle_not_executed", "lifecycle_tools")]
+
+
+def test_that_lifecycle_tools_are_not_called_is_said_once(tmp_path: Path) -> None:
+    _, found, findings = read(tmp_path, {"lifecycle_tools": [moment(), moment(trigger="on_fail"), moment()]})
+
+    assert len(found) == 3
+    assert len(findings) == 1
+
+
+junk = st.recursive(
+    st.none() | st.booleans() | st.integers(-3, 2**70) | st.floats() | st.text(max_size=4) | st.sampled_from(["A", "greet.py", "greet", "UI_Tool", "../x", "all", "tools.greet.greet"]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["agent", "file", "function", "path", "tool_type", "trigger", "A", "tools", "lifecycle_tools", "backend_tools", "ui_tools"]) | st.booleans() | st.integers(), inner, max_size=4),
+    max_leaves=12,
+)  # fmt: skip
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(junk, junk)
+def test_anything_in_the_file_is_a_finding_and_never_an_exception(tmp_path: Path, tools: Any, lifecycle: Any) -> None:
+    read(tmp_path, {"tools": tools, "lifecycle_tools": lifecycle, "backend_tools": tools})
+    read(tmp_path, tools)

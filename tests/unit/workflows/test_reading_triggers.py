@@ -1,0 +1,188 @@
+"""The triggers' reader: foreign dialects, what starts nothing here, and every broken shape with its finding."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given as generated
+from hypothesis import settings
+from hypothesis import strategies as st
+
+from workflows.package.findings import Finding, Findings
+from workflows.package.reading.triggers import read_triggers
+from workflows.package.trigger_specs import FormSpec, ScheduleSpec, TriggerSpec, WebhookSpec
+
+FILE = "triggers.yaml"
+HOOK: dict[str, Any] = {"type": "webhook", "apps": ["acme"], "verify": {"scheme": "github", "secret": "env:S"}}
+STANDARD: dict[str, Any] = {**HOOK, "verify": {"scheme": "standard", "secret": "env:S"}}
+WEEKLY: dict[str, Any] = {"type": "schedule", "apps": ["acme"], "cron": "0 6 * * 1"}
+
+
+def read(entries: Any) -> tuple[tuple[TriggerSpec, ...], tuple[Finding, ...]]:
+    findings = Findings()
+    return read_triggers(entries, file=FILE, findings=findings), findings.all
+
+
+def found(entries: Any) -> list[tuple[str, str, str, str]]:
+    return [(each.level, each.code, each.file, each.path) for each in read(entries)[1]]
+
+
+def test_triggers_written_for_another_runtime_are_read() -> None:
+    specs, findings = read(
+        [
+            {"type": "scheduled", "cron": "0 6 * * 1", "description": "Weekly check"},
+            {"type": "manual", "endpoint": "/api/trigger", "description": "By hand"},
+            {"type": "threshold", "condition": "usage > 0.8", "description": "When much is used"},
+            {"type": "chat", "description": "Start via chat transport"},
+            {"type": "event", "event": "domain.task_created", "context": {"task_id": "payload.task_id"}},
+        ]
+    )
+    assert [(type(each), each.name, each.description) for each in specs] == [
+        (ScheduleSpec, "schedule-0", "Weekly check")
+    ]
+    assert [(each.level, each.code, each.path) for each in findings] == [
+        ("warning", "inactive_trigger", "triggers[0]"),
+        ("warning", "unsupported_trigger", "triggers[1]"),
+        ("warning", "unsupported_trigger", "triggers[2]"),
+        ("info", "not_ours", "triggers[3]"),
+        ("warning", "unsupported_trigger", "triggers[4]"),
+    ]
+    assert "unattended enqueue" in findings[1].message
+
+
+@pytest.mark.parametrize("kind", ["chat", "chat_start", "user", "Chat"])
+def test_a_chat_is_not_ours(kind: str) -> None:
+    assert found([{"type": kind}]) == [("info", "not_ours", FILE, "triggers[0]")]
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        {"type": "manual"},
+        {"type": "endpoint", "endpoint": "/x", "method": "POST"},
+        {"endpoint": "/x"},
+        {"event": "domain.x", "capability_id": "c"},
+        {"type": " Event ", "event": "domain.x"},
+    ],
+)
+def test_what_nobody_calls_here_starts_nothing_and_refuses_nothing(entry: dict[str, Any]) -> None:
+    assert read([entry])[0] == ()
+    assert found([entry]) == [("warning", "unsupported_trigger", FILE, "triggers[0]")]
+
+
+@pytest.mark.parametrize("field", ["cron", "cron_schedule", "schedule", "expression"])
+def test_a_cron_has_several_names(field: str) -> None:
+    specs, findings = read([{"type": "cron_schedule", "apps": ["acme"], field: "0 6 * * 1"}])
+    assert findings == ()
+    assert [each.cron for each in specs if isinstance(each, ScheduleSpec)] == ["0 6 * * 1"]
+
+
+def test_one_cron_under_two_names_is_one_cron() -> None:
+    assert found([{**WEEKLY, "schedule": "0 6 * * 1"}]) == []
+    assert found([{**WEEKLY, "schedule": "0 7 * * 1"}]) == [("error", "bad_trigger", FILE, "triggers[0].schedule")]
+
+
+def test_an_endpoint_with_a_signature_is_a_webhook() -> None:
+    specs, findings = read([{**HOOK, "type": "endpoint", "endpoint": "/x", "path": "/x", "method": "POST"}])
+
+    assert [type(each) for each in specs] == [WebhookSpec]
+    assert [(each.level, each.code, each.path) for each in findings] == [
+        ("warning", "not_executed", "triggers[0].endpoint"),
+        ("warning", "not_executed", "triggers[0].path"),
+        ("warning", "not_executed", "triggers[0].method"),
+    ]
+
+
+def test_a_dedupe_that_never_applies_is_said() -> None:
+    assert found([{**STANDARD, "dedupe": "=id"}]) == [("warning", "dedupe_never_applies", FILE, "triggers[0].dedupe")]
+    assert found([{**HOOK, "dedupe": "=id"}, STANDARD]) == []
+
+
+@pytest.mark.parametrize("root", [None, [], {}, {"triggers": None}, {"triggers": [], "schema_version": "v1"}])
+def test_no_triggers_are_no_fault(root: Any) -> None:
+    assert read(root) == ((), ())
+
+
+@pytest.mark.parametrize(
+    ("root", "expected"),
+    [
+        (5, [("error", "wrong_type", "triggers")]),
+        ("schedule", [("error", "wrong_type", "triggers")]),
+        (False, [("error", "wrong_type", "triggers")]),
+        ({"triggers": 5}, [("error", "wrong_type", "triggers")]),
+        (WEEKLY, [("error", "wrong_type", "triggers")]),
+        ({"triggers": [WEEKLY], "jobs": [1]}, [("warning", "not_executed", "jobs")]),
+        (["x"], [("error", "wrong_type", "triggers[0]")]),
+        ([None, {}], [("error", "wrong_type", "triggers[0]"), ("error", "unknown_trigger", "triggers[1].type")]),
+        ([{"type": None}], [("error", "unknown_trigger", "triggers[0].type")]),
+        ([{"type": 5}], [("error", "unknown_trigger", "triggers[0].type")]),
+        ([{"type": ["schedule"]}], [("error", "unknown_trigger", "triggers[0].type")]),
+        ([{"type": "pigeon"}], [("error", "unknown_trigger", "triggers[0].type")]),
+        ([{**WEEKLY, "cron": "99 * * * *"}], [("error", "bad_trigger", "triggers[0]")]),
+        ([{**WEEKLY, "cron": ["0 6 * * 1"]}], [("error", "bad_trigger", "triggers[0].cron")]),
+        ([{**WEEKLY, "endpoint": "/x"}], [("error", "bad_trigger", "triggers[0].endpoint")]),
+        ([{**WEEKLY, "name": "a"}, {**HOOK, "name": "a"}], [("error", "duplicate_trigger", "triggers[1]")]),
+        ([{**WEEKLY, "apps": []}], [("warning", "inactive_trigger", "triggers[0]")]),
+    ],
+)
+def test_a_fault_is_found_where_it_is(root: Any, expected: list[tuple[str, str, str]]) -> None:
+    assert found(root) == [(level, code, FILE, path) for level, code, path in expected]
+
+
+def form(**field: Any) -> list[dict[str, Any]]:
+    return [{"type": "form", "apps": ["acme"], "inputs": {"f": field}}]
+
+
+@pytest.mark.parametrize(
+    "field",
+    [
+        {"default": 1},
+        {"type": "integer", "default": "1"},
+        {"type": "integer", "default": 1.5},
+        {"type": "integer", "default": True},
+        {"type": "number", "default": False},
+        {"type": "boolean", "default": 1},
+        {"type": "boolean", "default": "yes"},
+        {"type": "string", "default": ["a"]},
+        {"enum": ["a", "b"], "default": "c"},
+        {"type": "integer", "enum": [True, 2], "default": 1},
+    ],
+)
+def test_a_form_s_default_must_be_an_answer_itself(field: dict[str, Any]) -> None:
+    assert found(form(**field)) == [("error", "bad_trigger", FILE, "triggers[0].inputs.f")]
+
+
+@pytest.mark.parametrize(
+    "field",
+    [
+        {},
+        {"default": None},
+        {"default": "x"},
+        {"type": "integer", "default": 0},
+        {"type": "number", "default": 1},
+        {"type": "number", "default": 0.5, "enum": [0.5, 1]},
+        {"type": "boolean", "default": False},
+        {"enum": ["a", "b"], "default": "b"},
+    ],
+)
+def test_a_form_s_default_is_kept(field: dict[str, Any]) -> None:
+    specs, findings = read(form(**field))
+    assert findings == ()
+    assert [each.inputs["f"].default for each in specs if isinstance(each, FormSpec)] == [field.get("default")]
+
+
+KEYS = ["type", "cron", "schedule", "inputs", "verify", "apps", "name", "default", "endpoint", "dedupe"]
+junk = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.sampled_from(["schedule", "webhook", "form", "x"]),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(KEYS) | st.integers(), inner, max_size=5)
+    ),
+    max_leaves=10,
+)  # fmt: skip
+
+
+@settings(max_examples=150, deadline=None)
+@generated(st.lists(junk, max_size=3) | junk)
+def test_anything_is_read_or_found(entries: Any) -> None:
+    specs, findings = read(entries)
+    if isinstance(entries, list):
+        assert len(specs) + len({each.path.split("]")[0] for each in findings}) >= len(entries)

@@ -1,0 +1,121 @@
+"""The exported JSON Schemas: valid themselves, true to what the loader accepts, and quick to notice a mistake."""
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from click.testing import CliRunner
+from jsonschema import Draft7Validator
+
+from ops.cli.main import cli
+from tests.unit.workflows.packages import AGENTS, ORCHESTRATOR
+from workflows.package.catalog import LIBRARY
+from workflows.package.files import STEMS
+from workflows.package.schemas.all import SCHEMA_NAMES, schema_of
+
+SHIPPED = sorted(path for path in LIBRARY.rglob("*.yaml") if path.stem in SCHEMA_NAMES)
+
+
+def complaints(name: str, body: Any) -> list[str]:
+    return [error.message for error in Draft7Validator(schema_of(name)).iter_errors(body)]
+
+
+def test_every_file_of_a_package_has_one_but_what_is_not_read() -> None:
+    assert set(SCHEMA_NAMES) == set(STEMS) - {"ui_config"}
+
+
+@pytest.mark.parametrize("name", SCHEMA_NAMES)
+def test_it_is_a_schema(name: str) -> None:
+    Draft7Validator.check_schema(schema_of(name))
+
+
+@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: f"{path.parent.name}/{path.name}")
+def test_what_we_ship_fits(path: Path) -> None:
+    assert complaints(path.stem, yaml.safe_load(path.read_text(encoding="utf-8"))) == []
+
+
+RULE = {"source_agent": "A", "target_agent": "B"}
+FITTING: list[tuple[str, Any]] = [
+    ("orchestrator", ORCHESTRATOR),
+    ("orchestrator", {"recipient": "A", "human_in_the_loop": "yes", "initial_message": None}),
+    ("agents", AGENTS),
+    ("agents", AGENTS["agents"]),
+    ("agents", {"A": {"prompt_sections": {"role": {"heading": "[ROLE]", "content": None}}}}),
+    ("handoffs", {"handoff_rules": [RULE]}),
+    ("handoffs", {"handoffs": {"handoff_rules": [RULE]}}),
+    ("handoffs", {"handoffs": [RULE]}),
+    ("transition_graph", {"transition_rules": [{**RULE, "condition": True, "condition_type": None}]}),
+    ("tools", {"tools": [{"agent": ["A"], "file": "x.py", "function": "x"}], "lifecycle_tools": []}),
+    ("hooks", {"hooks": [{"hook_type": "update_agent_state", "hook_agent": "all", "function": "f"}]}),
+    ("middleware", {"prompt_middleware": [{"agent": "A", "function": "f"}]}),
+    (
+        "structured_outputs",
+        {"models": {"M": {"type": "model", "fields": {"a": {"type": "M"}}}}, "registry": {"A": "M"}},
+    ),
+    ("structured_outputs", {"models": [{"name": "M", "type": "literal", "values": ["a"]}], "registry": []}),
+    ("context_variables", {"definitions": {"v": {"type": "bool", "source": {"type": "config", "env_var": "V"}}}}),
+    ("context_variables", {"definitions": [{"name": "v", "source": {"type": "state", "default": 1}}], "agents": []}),
+    (
+        "context_variables",
+        {"derived_variables": [{"name": "v", "triggers": [{"type": "timer_expired", "after": "5m"}]}]},
+    ),
+    ("triggers", {"triggers": [{"type": "scheduled", "cron": "0 6 * * 1", "misfire": {"grace": "60s"}}]}),
+    ("triggers", [{"type": "webhook", "verify": {"scheme": "github", "secret": "env:S"}, "name": "hook"}]),
+]
+
+
+@pytest.mark.parametrize(("name", "body"), FITTING)
+def test_every_dialect_fits(name: str, body: Any) -> None:
+    assert complaints(name, body) == []
+
+
+WRONG: list[tuple[str, Any]] = [
+    ("orchestrator", {"workflow_name": "S"}),
+    ("orchestrator", {**ORCHESTRATOR, "orchestration_pattern": "Swarm"}),
+    ("orchestrator", {**ORCHESTRATOR, "limits": {"max_turn": 3}}),
+    ("agents", {"agents": 3}),
+    ("handoffs", {"handoff_rules": [{**RULE, "handoff_type": "sometimes"}]}),
+    ("tools", {"tools": [{"agent": "A", "file": "x.py"}]}),
+    ("hooks", {"hooks": [{"hook_type": "before_everything", "hook_agent": "A", "function": "f"}]}),
+    ("middleware", {"prompt_middleware": [{"agent": "A"}]}),
+    ("structured_outputs", {"models": {"M": {"type": "model", "fields": {"a": {"description": "no type"}}}}}),
+    ("context_variables", {"definitions": {"v": {"source": {"type": "crystal_ball"}}}}),
+    ("context_variables", {"definitions": {"v": {"source": {"type": "external", "url": "u", "auth": "s3cret"}}}}),
+    ("triggers", {"triggers": [{"type": "schedule", "crom": "0 6 * * 1"}]}),
+]
+
+
+@pytest.mark.parametrize(("name", "body"), WRONG)
+def test_a_mistake_is_noticed(name: str, body: Any) -> None:
+    assert complaints(name, body)
+
+
+def described(schema: Any) -> Iterator[str]:
+    if isinstance(schema, Mapping):
+        if isinstance(schema.get("type"), list | str) and "properties" in schema:
+            yield from schema["properties"]
+        for part in schema.values():
+            yield from described(part)
+    elif isinstance(schema, list):
+        for part in schema:
+            yield from described(part)
+
+
+def test_the_command_prints_one_and_writes_all(tmp_path: Path) -> None:
+    printed = CliRunner().invoke(cli, ["packages", "schema", "tools"])
+    written = CliRunner().invoke(cli, ["packages", "schema", "--output", str(tmp_path / "schemas")])
+
+    assert json.loads(printed.stdout) == schema_of("tools")
+    assert written.exit_code == 0
+    files = {path.name: json.loads(path.read_text()) for path in (tmp_path / "schemas").iterdir()}
+    assert files == {f"{name}.schema.json": schema_of(name) for name in SCHEMA_NAMES}
+
+
+def test_an_unknown_file_is_wrong_use() -> None:
+    result = CliRunner().invoke(cli, ["packages", "schema", "salads"])
+
+    assert result.exit_code == 2
+    assert "salads" in result.output

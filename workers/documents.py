@@ -1,0 +1,135 @@
+"""Documents of packages in MongoDB: read and written for one app, whatever a package's query says.
+
+Writes happen in one transaction with the step of the run that owes them: all of it or nothing, by the owner of
+the run only, and once, though a turn may be taken again.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any
+
+from bson.codec_options import CodecOptions, DatetimeConversion
+from bson.errors import BSONError
+from pymongo import DESCENDING, AsyncMongoClient
+from pymongo.asynchronous.client_session import AsyncClientSession
+from pymongo.errors import DuplicateKeyError, ExecutionTimeout, InvalidName, OperationFailure
+from pymongo.read_concern import ReadConcern
+from pymongo.write_concern import WriteConcern
+
+from accounting.store_errors import store_is_away
+from workers.own_collections import refusal
+from workers.storable import NotStorableError, check_storable
+from workflows.context.documents import DocumentRead, DocumentWrite, ReadRefusedError, WriteRefusedError
+from workflows.context.queries import TENANT_NAMES, id_condition, owned_by, server_code, tenant_scope
+
+# Below the caller's deadline of 10 s: the server stops by itself, instead of working on for nobody.
+MAX_READ_MS = 9_000
+
+# A year beyond Python's calendar is a fault of that value, not of the whole read.
+_LENIENT: CodecOptions[dict[str, Any]] = CodecOptions(
+    tz_aware=True, datetime_conversion=DatetimeConversion.DATETIME_AUTO
+)
+# What this client cannot even send: odd names, numbers beyond 64 bits, half of a character.
+_UNSENDABLE = (InvalidName, BSONError, OverflowError, UnicodeError)
+
+
+class KeyTakenError(WriteRefusedError):
+    """A unique index holds a value, for a document that this app does not own, or one inserted just now."""
+
+
+class Documents:
+    def __init__(self, client: AsyncMongoClient[dict[str, Any]], *, own_database: str) -> None:
+        self._client = client
+        self._own_database = own_database
+
+    async def read(self, wanted: DocumentRead) -> Mapping[str, Any] | None:
+        """The newest one, projected on the server. Raises TimeoutError when the server needs too long."""
+        why = refusal(wanted.database, wanted.collection, own_database=self._own_database)
+        if why is not None:
+            raise ReadRefusedError(why)
+        if operator := server_code(wanted.query):
+            raise ReadRefusedError(f"{operator} runs code on the database server, which no query may")
+        query = {"$and": [dict(wanted.query), tenant_scope(wanted.app_id)]}
+        projection = {"_id": "_id" in wanted.fields, **dict.fromkeys(wanted.fields, True)}
+        try:
+            found = self._client[wanted.database].get_collection(wanted.collection, codec_options=_LENIENT)
+            return await found.find_one(query, projection, sort=[("_id", DESCENDING)], max_time_ms=MAX_READ_MS)
+        except ExecutionTimeout:
+            raise TimeoutError from None
+        except _UNSENDABLE as error:
+            raise ReadRefusedError(str(error)) from None
+        except OperationFailure as error:
+            if store_is_away(error):
+                raise
+            raise ReadRefusedError(_said(error)) from None
+
+    async def write_with(
+        self, step: Callable[[AsyncClientSession], Awaitable[None]], writes: Sequence[DocumentWrite]
+    ) -> None:
+        """The step of the run and all of these, or none. Conflicts with other writers are tried again by the driver."""
+        for write in writes:
+            self._check(write)
+
+        async def all_of_it(session: AsyncClientSession) -> None:
+            await step(session)  # first: who lost the run does not even ask for the rest
+            for write in writes:
+                await self._set(write, session)
+
+        try:
+            await self._in_transaction(all_of_it)
+        except KeyTakenError:
+            # Two runs of one app may insert the same key at once. The second time it is found, unless another owns it.
+            await self._in_transaction(all_of_it)
+
+    def _check(self, write: DocumentWrite) -> None:
+        why = refusal(write.database, write.collection, own_database=self._own_database)
+        if why is not None:
+            raise write.refused(why)
+        try:
+            check_storable(write.values, path=write.variable)
+        except NotStorableError as error:
+            raise write.refused(str(error)) from None
+
+    async def _in_transaction(self, work: Callable[[AsyncClientSession], Awaitable[None]]) -> None:
+        async with self._client.start_session() as session:
+            await session.with_transaction(
+                work, read_concern=ReadConcern("snapshot"), write_concern=WriteConcern("majority", wtimeout=10_000)
+            )
+
+    async def _set(self, write: DocumentWrite, session: AsyncClientSession) -> None:
+        try:
+            collection = self._client[write.database][write.collection]
+            await collection.find_one_and_update(
+                _own_document(write),
+                _update(write),
+                {"_id": True},
+                sort=[("_id", DESCENDING)],  # the one that a read of the same key gives
+                upsert=True,
+                session=session,
+            )
+        except DuplicateKeyError:
+            # Not the server's text: it quotes what stands in the index.
+            why = "a unique index of the collection holds one of its values already, for another document"
+            raise KeyTakenError(str(write.refused(why))) from None
+        except _UNSENDABLE as error:
+            raise write.refused(str(error)) from None
+        except OperationFailure as error:
+            if store_is_away(error):
+                raise
+            raise write.refused(_said(error)) from None
+
+
+def _own_document(write: DocumentWrite) -> dict[str, Any]:
+    may_be_object_id = write.key == "_id" or write.key in TENANT_NAMES
+    value = id_condition(write.key_value) if may_be_object_id else write.key_value
+    return {"$and": [{write.key: value}, owned_by(write.app_id)]}
+
+
+def _update(write: DocumentWrite) -> dict[str, Any]:
+    owner = {} if write.key in TENANT_NAMES else {"app_id": write.app_id}
+    return {"$set": dict(write.values), "$setOnInsert": {write.key: write.key_value, **owner}}
+
+
+def _said(error: OperationFailure) -> str:
+    text = str(error.details.get("errmsg") if error.details else error)
+    # "not authorized on shop to execute command {...}" goes on with all that was sent.
+    return text.partition(" to execute command")[0][:300]

@@ -1,0 +1,52 @@
+"""Comparing: what a condition's operators mean for any two values, whatever a tool left in a context."""
+
+import logging
+import operator
+from collections.abc import Callable, Mapping
+from typing import Any
+
+log = logging.getLogger(__name__)
+
+Comparator = Callable[[Any, Any], bool]
+
+
+class _NoLength:
+    """The length of what has none: every comparison with it is false, `!=` too, and it is not true."""
+
+    def __bool__(self) -> bool:
+        return False
+
+
+NO_LENGTH = _NoLength()
+
+ORDERINGS: Mapping[str, Comparator] = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
+
+
+def length(value: Any) -> int | _NoLength:
+    return len(value) if isinstance(value, str | list | tuple | Mapping | set | frozenset) else NO_LENGTH
+
+
+def same(left: Any, right: Any) -> bool:
+    """Strict: the text "true" is not true, and 1 is not True."""
+    if isinstance(left, bool) != isinstance(right, bool):
+        return False
+    return bool(left == right)
+
+
+def within(item: Any, container: Any) -> bool | None:
+    """None when there is nothing to look into."""
+    try:
+        return item in container
+    except TypeError:
+        return None
+
+
+def ordered(symbol: str, left: Any, right: Any, *, said: str) -> bool:
+    if left is None or right is None:
+        return False
+    try:
+        return bool(ORDERINGS[symbol](left, right))
+    except TypeError:
+        kinds = f"{type(left).__name__} {symbol} {type(right).__name__}"
+        log.debug("condition_type_mismatch", extra={"condition": said, "types": kinds})
+        return False

@@ -1,0 +1,56 @@
+"""Computed variables: JMESPath expressions over other variables, evaluated anew whenever those may have changed."""
+
+import json
+import logging
+from collections.abc import Collection, Mapping
+from functools import lru_cache
+from typing import Any
+
+import jmespath
+
+from workflows.context.bounds import json_text
+from workflows.context.context_variables import ContextVariables
+from workflows.context.facts import FIXED_NAMES
+from workflows.package.models import Package
+from workflows.package.sources import ComputedSource
+
+log = logging.getLogger(__name__)
+
+
+def recompute(package: Package, context: ContextVariables, suppressed: Collection[str] = ()) -> None:
+    """Sets every variable that has a computation. What cannot be evaluated is None, and said; nothing raises."""
+    waiting = {
+        name: variable.source
+        for name, variable in package.variables.items()
+        if isinstance(variable.source, ComputedSource) and variable.source.computation and name not in FIXED_NAMES
+    }
+    while waiting:
+        # Those whose inputs are all done. None left: they compute each other in a circle.
+        ready = [name for name, source in waiting.items() if waiting.keys().isdisjoint(source.inputs.values())]
+        for name in ready or list(waiting):
+            source = waiting.pop(name)
+            context.set(name, _value(name, source, context, suppressed) if ready else None)
+            if not ready:
+                _say_missing(name, "computed in a circle")
+
+
+def _value(name: str, source: ComputedSource, context: Mapping[str, Any], suppressed: Collection[str]) -> Any:
+    given = {
+        alias: None if variable in suppressed else context.get(variable) for alias, variable in source.inputs.items()
+    }
+    try:
+        result = _compiled(source.computation or "").search(given)
+        # Plain JSON of its own: what an expression selects is otherwise the live object of another variable.
+        return json.loads(json_text(result))
+    except Exception as error:  # noqa: BLE001 -- a tool may put any object into a context, and any may refuse to be read
+        _say_missing(name, type(error).__name__)
+        return None
+
+
+def _say_missing(name: str, why: str) -> None:
+    log.warning("computed_value_missing", extra={"variable": name, "reason": why})
+
+
+@lru_cache(maxsize=512)
+def _compiled(expression: str) -> Any:
+    return jmespath.compile(expression)

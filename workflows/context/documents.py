@@ -1,0 +1,43 @@
+"""Documents a context reads and writes: what is asked of the database, by whom, for which tenant."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+
+class ReadRefusedError(Exception):
+    """The database refused this read, and would refuse it again; the text says why."""
+
+
+class WriteRefusedError(Exception):
+    """This write is not allowed, or the database refused it and would again; the text names variable and place."""
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentRead:
+    """The newest document that matches `query` and does not belong to another app, projected to `fields`."""
+
+    app_id: str
+    database: str
+    collection: str
+    query: Mapping[str, Any]
+    fields: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentWrite:
+    """Sets `values` in this app's document whose `key` field is `key_value`; inserts it when there is none."""
+
+    variable: str
+    app_id: str
+    database: str
+    collection: str
+    key: str
+    key_value: str | int | float | bool
+    values: Mapping[str, Any]
+
+    def refused(self, why: str) -> WriteRefusedError:
+        return WriteRefusedError(f"{self.variable} is not written to {self.database}.{self.collection}: {why}")
+
+
+ReadDocument = Callable[[DocumentRead], Awaitable[Mapping[str, Any] | None]]

@@ -1,0 +1,27 @@
+"""The registry of trigger types: every module beside this one is one, under its own name."""
+
+import importlib
+import pkgutil
+from collections.abc import Callable, Mapping
+from functools import cache
+
+import workflows.context.observers as here
+from workflows.context.observing import Trigger
+from workflows.package.reading.section import Section
+
+# None when the trigger cannot be read; why is among the section's findings then.
+ReadTrigger = Callable[[Section], Trigger | None]
+
+# Types that authors write and a headless run never sees, with what to write instead.
+NEVER_FIRES: Mapping[str, str] = {
+    "user_text": "nobody writes in a headless run; give the value as an input of the run",
+    "tool_call": "watch for the answer instead: type: tool_response, with tool: the function's name",
+    "handoff": "watch for what leads to it: type: agent_text or agent_turn_count",
+    "lifecycle": "let a tool write the variable, or use type: agent_turn_count",
+}
+
+
+@cache
+def trigger_types() -> Mapping[str, ReadTrigger]:
+    names = sorted(each.name for each in pkgutil.iter_modules(here.__path__) if each.name != "registry")
+    return {name: importlib.import_module(f"{here.__name__}.{name}").read for name in names}

@@ -1,0 +1,27 @@
+"""`ui_response`: a tool that shows something to a person returned the answer; its value becomes the variable's."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from workflows.context.observing import Fired, Trigger, TurnSeen
+from workflows.package.reading.section import Section
+
+
+@dataclass(frozen=True, slots=True)
+class UiResponse:
+    tool: str
+    response_key: str
+    type: str = "ui_response"
+
+    def fires(self, turn: TurnSeen) -> Fired | None:
+        """The last answer of the turn counts."""
+        for result in reversed(turn.tool_results):
+            answer = result.value if result.ok and result.tool == self.tool else None
+            if isinstance(answer, Mapping) and self.response_key in answer:
+                return Fired(answer[self.response_key])
+        return None
+
+
+def read(section: Section) -> Trigger | None:
+    section.get("ui_hidden")
+    return UiResponse(section.required_text("tool"), section.required_text("response_key"))

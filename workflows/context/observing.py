@@ -1,0 +1,76 @@
+"""What a turn showed, and the transitions of state variables that watch for it.
+
+A trigger is deterministic: it sees one finished turn and nothing else, so that a run that is resumed derives
+the same state. A new type of trigger is one module in `workflows/context/observers/`.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+
+class Unset:
+    """Told apart from null, which is a value like any other."""
+
+    def __repr__(self) -> str:
+        return "UNSET"
+
+
+UNSET = Unset()
+
+
+@dataclass(frozen=True, slots=True)
+class ToolResult:
+    """`value` is what the tool returned, as JSON where it is JSON; `ok` is false when the tool failed."""
+
+    tool: str
+    value: Any
+    ok: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class TurnSeen:
+    agent: str
+    text: str
+    tool_results: tuple[ToolResult, ...] = ()
+    turns_by_agent: Mapping[str, int] = field(default_factory=dict)  # this turn included
+    elapsed_s: float = 0.0  # the work of all turns of the run so far, this one included
+
+
+@dataclass(frozen=True, slots=True)
+class Fired:
+    """`value` is what the variable becomes unless the transition says otherwise; `groups` are what `$1` stands for."""
+
+    value: Any = True
+    groups: tuple[str, ...] = ()
+
+
+class Trigger(Protocol):
+    """One that captures groups says how many as `groups`; one that watches an agent or a tool, whom, as `agent`
+    or `tool`: so the checks of a package know without knowing the type."""
+
+    @property
+    def type(self) -> str: ...
+
+    def fires(self, turn: TurnSeen) -> Fired | None:
+        """None when this turn is not what it waits for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Transition:
+    """`to` unset: the trigger's own value; `"$1"`: what its pattern captured. `from_` set: only while the variable
+    has this value."""
+
+    trigger: Trigger
+    to: Any = UNSET
+    from_: Any = UNSET
+
+
+_CAPTURED = re.compile(r"\$([1-9][0-9]?)")
+
+
+def captured_group(to: Any) -> int | None:
+    """The number in `"$1"`, or None when `to` is a value like any other."""
+    found = _CAPTURED.fullmatch(to) if isinstance(to, str) else None
+    return int(found[1]) if found else None

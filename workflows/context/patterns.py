@@ -1,0 +1,94 @@
+"""Patterns: regular expressions of authors, checked when they are read and bounded in time when they run."""
+
+import logging
+import re
+import warnings
+
+# The parsed form says what a pattern repeats; no public module does.
+from re import _constants as tokens  # type: ignore[attr-defined]  # -- typeshed does not know it
+from re import _parser as parser  # type: ignore[attr-defined]  # -- typeshed does not know it
+from typing import Any
+
+import regex
+
+log = logging.getLogger(__name__)
+
+MATCH_TIMEOUT_S = 0.25
+MAX_PATTERN_LENGTH = 1_000
+MAX_MATCHED_LENGTH = 20_000  # a pattern sees at most this much of a text
+
+
+class PatternError(ValueError):
+    """Not a regular expression; the text says why."""
+
+
+def check_pattern(pattern: str) -> int:
+    """How many groups it has. It must be one for `re`, which authors know, and for `regex`, which runs it."""
+    if len(pattern) > MAX_PATTERN_LENGTH:
+        raise PatternError(f"is longer than {MAX_PATTERN_LENGTH} characters")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            re.compile(pattern, re.IGNORECASE)
+            return int(regex.compile(pattern, regex.IGNORECASE).groups)
+    except (re.error, regex.error, OverflowError, RecursionError, ValueError, IndexError) as error:
+        raise PatternError(f"is not a regular expression: {error}") from None
+
+
+def search(pattern: str, text: str) -> tuple[str, ...] | None:
+    """The groups of the first match, whatever their case. All runs of a process share one loop: a pattern that
+    backtracks without end must not stop it."""
+    try:
+        match = regex.search(pattern, text[:MAX_MATCHED_LENGTH], regex.IGNORECASE, timeout=MATCH_TIMEOUT_S)
+    except TimeoutError:
+        log.warning("pattern_timed_out", extra={"pattern": pattern[:100], "characters": len(text)})
+        return None
+    return None if match is None else tuple(group or "" for group in match.groups())
+
+
+def is_slow(pattern: str) -> bool:
+    """Surely exponential: a repetition without end of what is itself no more than one, as in `(a+)+`."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            return _repeats_itself(parser.parse(pattern))
+        except RecursionError:
+            return False
+
+
+def _repeats_itself(items: Any) -> bool:
+    return any(_endless(item) and _is_one_endless(item[1][2]) for item in items) or any(
+        _repeats_itself(inner) for item in items for inner in _inside(item)
+    )
+
+
+def _is_one_endless(items: Any) -> bool:
+    """One endless repetition and beside it nothing that must be there: two ways to read the same text."""
+    needed = [item for item in items if not _may_be_empty(item)]
+    if len(needed) > 1:
+        return False
+    return any(
+        _endless(item) or (item[0] is tokens.SUBPATTERN and _is_one_endless(item[1][3])) for item in needed or items
+    )
+
+
+def _endless(item: Any) -> bool:
+    return item[0] in (tokens.MAX_REPEAT, tokens.MIN_REPEAT) and item[1][1] == tokens.MAXREPEAT
+
+
+def _may_be_empty(item: Any) -> bool:
+    kind, value = item
+    if kind in (tokens.MAX_REPEAT, tokens.MIN_REPEAT):
+        return value[0] == 0 or all(_may_be_empty(inner) for inner in value[2])
+    if kind is tokens.SUBPATTERN:
+        return all(_may_be_empty(inner) for inner in value[3])
+    return kind in (tokens.AT, tokens.ASSERT, tokens.ASSERT_NOT)
+
+
+def _inside(item: Any) -> list[Any]:
+    kind, value = item
+    if kind in (tokens.MAX_REPEAT, tokens.MIN_REPEAT):
+        return [value[2]]
+    if kind is tokens.SUBPATTERN:
+        return [value[3]]
+    return list(value[1]) if kind is tokens.BRANCH else []

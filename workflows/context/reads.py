@@ -1,0 +1,135 @@
+"""Reads: values from the database and from other services, all at once, each with a deadline and one for all."""
+
+import asyncio
+import copy
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from pymongo.errors import PyMongoError
+
+from accounting.store_errors import store_is_away
+from workflows.context.bounds import TooLargeError, plain_json
+from workflows.context.documents import DocumentRead, ReadDocument, ReadRefusedError
+from workflows.context.external.urls import shown_host
+from workflows.context.missing import Missing, NoValueError
+from workflows.context.queries import QueryError, fill_query
+from workflows.context.value_types import is_of_type, type_of
+from workflows.package.models import Variable
+from workflows.package.sources import DatabaseSource, EntitySource, ExternalSource
+
+READ_DEADLINE_S = 10.0
+ALL_READS_DEADLINE_S = 15.0
+
+ReadSource = DatabaseSource | EntitySource | ExternalSource
+
+
+class ReadExternal(Protocol):
+    async def __call__(self, source: ExternalSource, *, app_id: str, facts: Mapping[str, Any]) -> Any:
+        """The value as plain JSON, for this caller alone; or NoValueError."""
+
+
+@dataclass(frozen=True, slots=True)
+class Readers:
+    """Whose values are read, what may stand in queries and addresses, and who answers."""
+
+    app_id: str
+    facts: Mapping[str, Any] = field(repr=False)
+    document: ReadDocument = field(repr=False)
+    external: ReadExternal = field(repr=False)
+
+
+async def read_values(variables: Iterable[Variable], readers: Readers) -> tuple[dict[str, Any], list[Missing]]:
+    """Values that are missing have their default, for the case that the run goes on without them."""
+    wanted = [(each, each.source) for each in variables if isinstance(each.source, ReadSource)]
+    tasks = [asyncio.create_task(_read(variable, source, readers)) for variable, source in wanted]
+    try:
+        if tasks:
+            await asyncio.wait(tasks, timeout=ALL_READS_DEADLINE_S)
+    finally:
+        for task in tasks:
+            task.cancel()  # those that are done do not mind
+    results = await asyncio.gather(*tasks, return_exceptions=True)
+    values: dict[str, Any] = {}
+    missing = []
+    for (variable, source), result in zip(wanted, results, strict=True):
+        error = _without_value(result)
+        if error is not None:
+            missing.append(_missing(variable, source, error))
+        values[variable.name] = _default(variable) if error is not None or result is None else result
+    return values, missing
+
+
+def _without_value(result: Any) -> NoValueError | None:
+    if isinstance(result, asyncio.CancelledError):
+        return NoValueError(f"no answer within the {ALL_READS_DEADLINE_S:g} s of all reads", passing=True)
+    if isinstance(result, BaseException) and not isinstance(result, NoValueError):
+        raise result
+    return result if isinstance(result, NoValueError) else None
+
+
+def _missing(variable: Variable, source: ReadSource, error: NoValueError) -> Missing:
+    # A document that may be there is not guessed at; what a service would say is only ever a hint.
+    needed = variable.required or (error.passing and not isinstance(source, ExternalSource))
+    return Missing(variable.name, _shown(source), str(error), needed=needed, passing=error.passing)
+
+
+def _shown(source: ReadSource) -> str:
+    if isinstance(source, ExternalSource):
+        return shown_host(source.url)
+    return f"{source.database}.{source.collection}"
+
+
+def _default(variable: Variable) -> Any:
+    if variable.default is None and isinstance(variable.source, EntitySource):
+        return {}  # a document that is yet to be written
+    return copy.deepcopy(variable.default)
+
+
+async def _read(variable: Variable, source: ReadSource, readers: Readers) -> Any:
+    # A call has its own deadline, which runs that share the call share too.
+    deadline_s = None if isinstance(source, ExternalSource) else READ_DEADLINE_S
+    try:
+        async with asyncio.timeout(deadline_s):
+            value = await _value(source, readers)
+    except TimeoutError:
+        raise NoValueError(f"no answer within {READ_DEADLINE_S:g} s", passing=True) from None
+    except PyMongoError as error:
+        # Not its text: it may hold addresses and what was asked.
+        raise NoValueError(f"the database: {type(error).__name__}", passing=store_is_away(error)) from None
+    except (QueryError, ReadRefusedError, TooLargeError) as error:
+        raise NoValueError(str(error)) from None
+    if value is None and variable.required:
+        raise NoValueError("no document matches")
+    if isinstance(source, ExternalSource) and not is_of_type(value, variable.type):
+        raise NoValueError(f"it answered with {type_of(value)}, where {variable.type} is declared")
+    return value
+
+
+async def _value(source: ReadSource, readers: Readers) -> Any:
+    """One field of a database source gives its value, several give a mapping; an entity is always a mapping."""
+    match source:
+        case ExternalSource():
+            return await readers.external(source, app_id=readers.app_id, facts=readers.facts)
+        case EntitySource(search_by=name):
+            query = fill_query({name: "{{value}}"}, {"value": _key(name, readers.facts)})
+        case DatabaseSource():
+            query = fill_query(source.query, readers.facts)
+    read = DocumentRead(readers.app_id, source.database, source.collection, query, source.fields)
+    document = await readers.document(read)
+    if document is None:
+        return None
+    if isinstance(source, EntitySource):
+        return plain_json({name: document[name] for name in source.fields if name in document})
+    if len(source.fields) == 1:
+        return plain_json(document.get(source.fields[0]))
+    return plain_json({name: document.get(name) for name in source.fields})
+
+
+def _key(name: str, facts: Mapping[str, Any]) -> str | int | float | bool:
+    value = facts.get(name)
+    if value is None:
+        raise NoValueError(f"{name} has no value in this run")
+    if not isinstance(value, str | int | float | bool):
+        raise NoValueError(f"{name} is not a scalar, and only scalars may enter a query")
+    return value

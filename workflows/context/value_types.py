@@ -1,0 +1,51 @@
+"""Types of values: what a declared type takes, and when two values are the same. Nothing is coerced here."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal
+
+ValueType = Literal["string", "boolean", "integer", "number", "object", "array"]
+
+_NAMES: Mapping[str, ValueType] = {
+    **dict.fromkeys(("string", "str", "text"), "string"),
+    **dict.fromkeys(("boolean", "bool"), "boolean"),
+    **dict.fromkeys(("integer", "int"), "integer"),
+    **dict.fromkeys(("number", "float"), "number"),
+    **dict.fromkeys(("object", "dict", "json", "document"), "object"),
+    **dict.fromkeys(("array", "list"), "array"),
+}
+_TAKES: Mapping[ValueType, tuple[type[Any], ...]] = {
+    "string": (str,),
+    "boolean": (bool,),
+    "integer": (int,),
+    "number": (int, float),
+    "object": (Mapping,),
+    "array": (list, tuple),
+}
+
+
+def type_named(name: Any) -> ValueType | None:
+    """None for a name that says nothing."""
+    return _NAMES.get(name.strip().lower()) if isinstance(name, str) else None
+
+
+def is_of_type(value: Any, declared: ValueType) -> bool:
+    if isinstance(value, bool):  # a bool is an int in Python, and nowhere else
+        return declared == "boolean"
+    return isinstance(value, _TAKES[declared])
+
+
+def type_of(value: Any) -> str:
+    """As an author would name it; for values that are plain JSON."""
+    return next((name for name in _TAKES if is_of_type(value, name)), "null")
+
+
+def same(one: Any, other: Any) -> bool:
+    """Equal, and true is not 1. A tool may put any object into a context, and any may refuse to be compared."""
+    try:
+        return isinstance(one, bool) == isinstance(other, bool) and bool(one == other)
+    except Exception:  # noqa: BLE001 -- the comparison is a package's own code
+        return False
+
+
+def is_one_of(value: Any, choices: Iterable[Any]) -> bool:
+    return any(same(value, each) for each in choices)

@@ -1,0 +1,125 @@
+"""Writes a run owes: which variables go back to the database after a turn, and which when the run succeeds.
+
+Pure: what is owed follows from the package, what changed, and the run's own facts. A write is keyed by a fact of
+the run (its app, its user, a declared input), never by a value that a tool or a model may have changed.
+"""
+
+import copy
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any
+
+from workflows.context.documents import DocumentWrite, WriteRefusedError
+from workflows.context.plain_values import query_facts, read_inputs
+from workflows.context.queries import TENANT_NAMES
+from workflows.package.models import Package, Variable
+from workflows.package.sources import ComputedSource, EntitySource, WriteStrategy, WriteTarget
+
+
+def writes_of_turn(
+    package: Package,
+    changed: Collection[str],
+    context: Mapping[str, Any],
+    facts: Mapping[str, Any],
+    *,
+    first: bool = False,
+) -> tuple[DocumentWrite, ...]:
+    """`immediate` ones that this turn changed; its first turn also owes what was computed before it."""
+    return tuple(_owed(package, "immediate", changed, context, facts, computed_too=first))
+
+
+def writes_at_success(
+    package: Package, changed_in_run: Collection[str], context: Mapping[str, Any], facts: Mapping[str, Any]
+) -> tuple[DocumentWrite, ...]:
+    """`on_success` ones that the run changed, and every computed one: its value is the run's own, also when no
+    turn changed it."""
+    return tuple(_owed(package, "on_success", changed_in_run, context, facts, computed_too=True))
+
+
+def key_facts(package: Package, payload: Mapping[str, Any], base: Mapping[str, Any]) -> dict[str, Any]:
+    """What a key may name: what was supplied when the run was accepted, never what a tool made of it since."""
+    inputs, _ = read_inputs(package, payload)  # a run without a required one did not begin
+    return query_facts(package, payload, inputs, base)
+
+
+def _owed(
+    package: Package,
+    strategy: WriteStrategy,
+    changed: Collection[str],
+    context: Mapping[str, Any],
+    facts: Mapping[str, Any],
+    *,
+    computed_too: bool,
+) -> Iterator[DocumentWrite]:
+    for variable in package.variables.values():
+        target = _target(variable)
+        if target is None or target.strategy != strategy or variable.name not in context:
+            continue
+        computed = computed_too and isinstance(variable.source, ComputedSource) and context[variable.name] is not None
+        if computed or variable.name in changed:
+            write = _write(variable, target, context[variable.name], facts)
+            if write.values:
+                yield write
+
+
+def _target(variable: Variable) -> WriteTarget | None:
+    if isinstance(variable.source, EntitySource):
+        return variable.source.write
+    if isinstance(variable.source, ComputedSource):
+        return variable.source.persist_to
+    return None
+
+
+def _write(variable: Variable, target: WriteTarget, value: Any, facts: Mapping[str, Any]) -> DocumentWrite:
+    place = f"{variable.name} is not written to {target.database}.{target.collection}"
+    items = _items(variable, target, value, place)
+    key_value = facts.get(target.search_by)
+    if not isinstance(key_value, str | int | float | bool) or target.search_by.startswith("$"):
+        raise WriteRefusedError(
+            f"{place}: {target.search_by}, which finds the document, must be a text, a number or true/false of this "
+            "run; declare it in `inputs` and let the trigger supply it"
+        )
+    own = {name: facts.get("app_id") for name in TENANT_NAMES} | {target.search_by: key_value}
+    return DocumentWrite(
+        variable=variable.name,
+        app_id=str(facts["app_id"]),
+        database=target.database,
+        collection=target.collection,
+        key=target.search_by,
+        key_value=key_value,
+        values=_copied(dict(_settable(items, own, place)), place),
+    )
+
+
+def _items(variable: Variable, target: WriteTarget, value: Any, place: str) -> Mapping[Any, Any]:
+    if target.field is not None:
+        return {target.field: value}
+    if value is None:  # nothing was found or computed: there is nothing to set field by field
+        return {}
+    if not isinstance(value, Mapping):
+        raise WriteRefusedError(f"{place}: it is no object whose fields can be set; name the one field it stands for")
+    declared = variable.source.fields if isinstance(variable.source, EntitySource) else None
+    unknown = [str(key) for key in value if declared is not None and key not in declared]
+    if unknown:
+        raise WriteRefusedError(
+            f"{place}: it has the key {unknown[0][:40]!r}, which is none of its fields; declare it or leave it out"
+        )
+    return value
+
+
+def _settable(items: Mapping[Any, Any], own: Mapping[str, Any], place: str) -> Iterator[tuple[str, Any]]:
+    """Without what names the document and its owner: these are as the run says, or the write is refused."""
+    for key, value in items.items():
+        if not isinstance(key, str) or not key or key.startswith("$") or "." in key or "\x00" in key:
+            raise WriteRefusedError(f"{place}: the key {str(key)[:40]!r} is not the name of a field")
+        if key not in own and key != "_id":
+            yield key, value
+        elif value is not None and (key not in own or value != own[key]):
+            raise WriteRefusedError(f"{place}: {key} says which document this is and whose, and cannot be set")
+
+
+def _copied(values: dict[str, Any], place: str) -> dict[str, Any]:
+    """A tool's thread may still hold the live ones and change them while they are written."""
+    try:
+        return copy.deepcopy(values)
+    except Exception as error:  # noqa: BLE001 -- a tool may put any object into a context, and any may refuse to be copied
+        raise WriteRefusedError(f"{place}: it holds what is not data ({type(error).__name__})") from None

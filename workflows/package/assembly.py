@@ -1,0 +1,109 @@
+"""Puts a package together: each file read by its own reader, into one normal form."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from workflows.package.files import PackageFile
+from workflows.package.findings import Findings
+from workflows.package.models import USER, Agent, Package, Pattern, Rule
+from workflows.package.reading.agents import read_agents
+from workflows.package.reading.hooks import read_hooks
+from workflows.package.reading.orchestrator import read_orchestrator
+from workflows.package.reading.routing import read_rules
+from workflows.package.reading.section import Section
+from workflows.package.reading.spelling import spelled
+from workflows.package.reading.structured_outputs import read_structured_outputs
+from workflows.package.reading.tools import read_tools
+from workflows.package.reading.triggers import read_triggers
+from workflows.package.reading.variables import read_variables
+from workflows.package.structured import StructuredOutputs
+from workflows.package.trigger_specs import TriggerSpec
+
+
+class Assembly:
+    """`files` are those that count: packages of the transition have both of a pair, and the pattern says which."""
+
+    def __init__(self, folder: Path, files: Mapping[str, PackageFile], findings: Findings) -> None:
+        self._folder = folder
+        self._all_findings = findings
+        self.complete = all(file.readable for file in files.values())
+        # Whoever does not know the agents cannot say that one is unknown.
+        self._findings = findings if files["agents"].readable else Findings()
+        self.files: dict[str, PackageFile] = dict(files)
+        self._orchestrator = read_orchestrator(self._section("orchestrator"), folder_name=folder.name)
+        self._drop_unused(self._orchestrator.pattern)
+
+    def package(self, version: str) -> Package:
+        agents = read_agents(self._section("agents"))
+        names = frozenset(agents)
+        self._check_first_speaker(names)
+        variables, exposed = read_variables(self._section("context_variables"), folder=self._folder)
+        rules = self._rules(names)
+        tools, lifecycle_tools = read_tools(self._section("tools"), folder=self._folder, agents=names)
+        package = Package(
+            name=self._orchestrator.workflow_name,
+            folder=self._folder,
+            version=version,
+            orchestrator=self._orchestrator,
+            agents=agents,
+            variables=variables,
+            exposed=exposed,
+            rules=rules,
+            tools=tools,
+            triggers=self._triggers(),
+            findings=(),
+            lifecycle_tools=lifecycle_tools,
+            outputs=self._outputs(agents),
+            hooks=read_hooks(self._section("hooks", "middleware"), folder=self._folder, agents=names),
+            file_names={stem: file.name for stem, file in self.files.items()},
+        )
+        if self._findings is not self._all_findings:
+            self._tell_what_needs_no_agents()
+        return package
+
+    def _drop_unused(self, pattern: Pattern) -> None:
+        for pair in (("handoffs", "transition_graph"), ("hooks", "middleware")):
+            used, unused = reversed(pair) if pattern == "ag2_network" else pair
+            if used in self.files and unused in self.files:
+                name = self.files.pop(unused).name
+                message = f"is ignored, since {self.files[used].name} is what {pattern} reads; delete one of them"
+                self._findings.add("warning", "ignored_file", name, "", message)
+
+    def _section(self, *stems: str) -> Section:
+        """Empty for a file that is not there; what could not be read has been said, and nothing more is."""
+        file = next((self.files[stem] for stem in stems if stem in self.files), None)
+        body: Any = {} if file is None else file.body
+        findings = self._findings if file is None or file.readable else Findings()
+        return Section(body, file=file.name if file else stems[0], path="", findings=findings)
+
+    def _check_first_speaker(self, agents: frozenset[str]) -> None:
+        first = self._orchestrator.initial_agent
+        if first and first not in agents and first != USER:
+            section = self._section("orchestrator")
+            field = spelled(section, "initial_agent", "recipient", "initiating_agent")
+            section.error("unknown_agent", field, f"{first} is not an agent of this package; name one of agents")
+
+    def _rules(self, agents: frozenset[str]) -> tuple[Rule, ...]:
+        section = self._section("handoffs", "transition_graph")
+        return read_rules(section, agents=agents, pattern=self._orchestrator.pattern)
+
+    def _outputs(self, agents: Mapping[str, Agent]) -> StructuredOutputs:
+        required = frozenset(name for name, agent in agents.items() if agent.structured_outputs_required)
+        return read_structured_outputs(self._section("structured_outputs"), agents=frozenset(agents), required=required)
+
+    def _triggers(self) -> tuple[TriggerSpec, ...]:
+        """`triggers.yaml`, or `triggers:` inside the orchestrator file."""
+        own, orchestrator = self.files.get("triggers"), self.files["orchestrator"]
+        inside = orchestrator.body.get("triggers") if isinstance(orchestrator.body, Mapping) else None
+        if own is None:
+            return read_triggers(inside or [], file=orchestrator.name, findings=self._findings)
+        if inside:
+            message = f"stands in {orchestrator.name} too; keep one place"
+            self._findings.add("error", "two_files", own.name, "triggers", message)
+        return read_triggers(own.body, file=own.name, findings=self._findings)
+
+    def _tell_what_needs_no_agents(self) -> None:
+        for each in self._findings.all:
+            if each.code != "unknown_agent":
+                self._all_findings.include(each)

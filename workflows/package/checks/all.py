@@ -1,0 +1,22 @@
+"""Every check across files, in the order in which an author reads its findings."""
+
+from workflows.package.checks.conditions import check_conditions
+from workflows.package.checks.names import check_exposures, check_prompts
+from workflows.package.checks.people import check_people
+from workflows.package.checks.routing import check_routing
+from workflows.package.checks.sources import check_sources
+from workflows.package.checks.states import check_states
+from workflows.package.checks.triggers import check_triggers
+from workflows.package.findings import Findings
+from workflows.package.models import Package
+
+
+def check_package(package: Package, findings: Findings, *, production: bool = False) -> None:
+    check_prompts(package, findings)
+    check_exposures(package, findings)
+    check_sources(package, findings, production=production)
+    check_states(package, findings)
+    check_routing(package, findings)
+    check_conditions(package, findings, production=production)
+    check_people(package, findings)
+    check_triggers(package, findings)

@@ -1,0 +1,95 @@
+"""Checks for people: what a package asks of somebody who is not there in a headless run."""
+
+from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
+
+from workflows.context.observing import Trigger
+from workflows.package.checks.conditions import named_variables
+from workflows.package.checks.known import (
+    orchestrator_file,
+    routing_file,
+    rule_place,
+    variable_place,
+    variables_file,
+)
+from workflows.package.findings import Findings
+from workflows.package.models import USER, Package, Variable
+from workflows.package.sources import StateSource
+
+_UI_RESPONSE = "ui_response"
+
+
+def check_people(package: Package, findings: Findings) -> None:
+    if package.orchestrator.human_in_the_loop:
+        message = "nobody is in a headless chat: a hand-off to user ends the run as needs_human; set it to false"
+        findings.add("warning", "human_in_the_loop", orchestrator_file(package), "human_in_the_loop", message)
+    _check_rules_to_user(package, findings)
+    _check_rules_of_user(package, findings)
+    _check_interface(package, findings)
+
+
+def _check_rules_to_user(package: Package, findings: Findings) -> None:
+    """Once for all of them: that is how such packages are written."""
+    index = next((index for index, rule in enumerate(package.rules) if rule.target == USER), None)
+    if index is None:
+        return
+    place = rule_place(package, index)
+    if package.orchestrator.human_in_the_loop:
+        message = "hands over to user: the run ends there as needs_human, and goes on when somebody answers"
+        findings.add("info", "hands_to_user", routing_file(package), place, message)
+    else:
+        message = "hands over to user: nobody is there, so the run is completed; use terminate if that is meant"
+        findings.add("warning", "hands_to_user", routing_file(package), place, message)
+
+
+def _check_rules_of_user(package: Package, findings: Findings) -> None:
+    if package.orchestrator.initial_agent == USER:
+        return
+    index = next((index for index, rule in enumerate(package.rules) if rule.source == USER), None)
+    if index is not None:
+        message = "has the source user: it is asked only when somebody answers; give it to an agent if it must apply"
+        findings.add("warning", "rule_of_user", routing_file(package), rule_place(package, index), message)
+
+
+def _check_interface(package: Package, findings: Findings) -> None:
+    waiting = {name for name, variable in package.variables.items() if _open_responses(package, variable)}
+    for name in package.variables:
+        if name in waiting:
+            message = (
+                f"{name} waits for an answer in a user interface: the run ends there as needs_human;"
+                " give the answer as ui_responses of the trigger, or let a tool set it"
+            )
+            place = variable_place(package, name)
+            findings.add("warning", "needs_ui", variables_file(package), place, message)
+    only = {name for name in waiting if _only_responses(package.variables[name])}
+    if only:
+        _check_rules_that_wait(package, only, findings)
+
+
+def _check_rules_that_wait(package: Package, waiting: AbstractSet[str], findings: Findings) -> None:
+    for index, rule in enumerate(package.rules):
+        for name in sorted(named_variables(rule) & waiting):
+            message = (
+                f"{name} changes only by an answer in a user interface, and this rule depends on it;"
+                " give the answer as ui_responses of the trigger, or let a tool or an agent's text set it"
+            )
+            findings.add("warning", "waits_for_ui", routing_file(package), rule_place(package, index), message)
+
+
+def _triggers(variable: Variable) -> list[Trigger]:
+    return [each.trigger for each in variable.source.transitions] if isinstance(variable.source, StateSource) else []
+
+
+def _open_responses(package: Package, variable: Variable) -> list[Trigger]:
+    """The answers that not every trigger of the package gives in advance."""
+    return [each for each in _triggers(variable) if each.type == _UI_RESPONSE and not _answered(package, each)]
+
+
+def _answered(package: Package, response: Trigger) -> bool:
+    tool, key = getattr(response, "tool", None), getattr(response, "response_key", None)
+    answers = ((getattr(spec, "ui_responses", None) or {}).get(tool) for spec in package.triggers)
+    return bool(package.triggers) and all(isinstance(each, Mapping) and key in each for each in answers)
+
+
+def _only_responses(variable: Variable) -> bool:
+    return all(each.type == _UI_RESPONSE for each in _triggers(variable))

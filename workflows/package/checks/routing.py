@@ -1,0 +1,146 @@
+"""Checks of the routing graph: who is never reached, what never ends, where a run stops without a rule."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from workflows.package.checks.graph import circles, reachable, reversed_graph
+from workflows.package.checks.known import (
+    agent_place,
+    agents_file,
+    listed,
+    misread,
+    orchestrator_file,
+    routing_file,
+    rule_place,
+)
+from workflows.package.files import SUFFIXES
+from workflows.package.findings import Findings
+from workflows.package.models import TERMINATE, USER, Package, Rule
+
+# Patterns that choose the next speaker themselves.
+_RULES_DO_NOT_DECIDE = frozenset({"AutoPattern", "RoundRobinPattern", "RandomPattern"})
+
+
+@dataclass(frozen=True, slots=True)
+class _Routing:
+    """`ways` leads from every speaker to every target of a rule that can apply; `reached` is who may ever speak."""
+
+    package: Package
+    rules: Mapping[str, tuple[int, ...]]
+    ways: Mapping[str, tuple[str, ...]]
+    reached: frozenset[str]
+
+    @property
+    def network(self) -> bool:
+        return self.package.orchestrator.pattern == "ag2_network"
+
+    def first_place(self, *agents: str) -> str:
+        return rule_place(self.package, min(index for agent in agents for index in self.rules[agent]))
+
+    def has_fallback(self, agent: str) -> bool:
+        return any(_always(self.package.rules[index]) for index in self.rules[agent])
+
+
+def check_routing(package: Package, findings: Findings) -> None:
+    if package.orchestrator.pattern in _RULES_DO_NOT_DECIDE:
+        return
+    if misread(findings, routing_file(package), agents_file(package)):
+        return  # all that is missing here may be in what was refused
+    routing = _routing(package)
+    _check_start(routing, findings)
+    if not routing.reached - {USER}:
+        return  # said already, and all else would follow from it
+    _check_reached(routing, findings)
+    if package.rules:
+        _check_way_on(routing, findings)
+        _check_exits(routing, findings)
+
+
+def _routing(package: Package) -> _Routing:
+    rules: dict[str, list[int]] = {}
+    for index, rule in enumerate(package.rules):
+        if rule.condition != "False":
+            rules.setdefault(rule.source, []).append(index)
+    applying = {source: tuple(_applying(package, indices)) for source, indices in rules.items()}
+    ways = {
+        source: tuple(dict.fromkeys(package.rules[index].target for index in indices))
+        for source, indices in applying.items()
+    }
+    named = {*package.agents, USER}
+    reached = reachable(ways, {package.orchestrator.initial_agent} & named) & named
+    return _Routing(package, applying, ways, frozenset(reached))
+
+
+def _applying(package: Package, indices: list[int]) -> list[int]:
+    """Without the rules that another one always wins over: see `workflows.chat.routing`."""
+    rules = package.rules
+    judged = [index for index in indices if rules[index].judged is not None]
+    plain = [index for index in indices if rules[index].judged is None]
+    asked = [index for index in plain if rules[index].scope == "pre"]
+    after = [index for index in plain if rules[index].scope == "post"]
+    if package.orchestrator.pattern == "ag2_network":
+        asked += after
+    else:
+        asked += [index for index in after if rules[index].condition is not None]
+        asked += [index for index in after if rules[index].condition is None][-1:]
+    winner = next((number for number, index in enumerate(asked) if _always(rules[index])), len(asked))
+    return sorted([*judged, *asked[: winner + 1]])
+
+
+def _always(rule: Rule) -> bool:
+    return rule.judged is None and rule.condition in (None, "True")
+
+
+def _check_start(routing: _Routing, findings: Findings) -> None:
+    package = routing.package
+    if package.orchestrator.initial_agent == USER and USER not in routing.rules:
+        message = "is user, and no rule has the source user: nobody speaks first; name an agent, or add such a rule"
+        findings.add("error", "no_first_speaker", orchestrator_file(package), "initial_agent", message)
+
+
+def _check_reached(routing: _Routing, findings: Findings) -> None:
+    package = routing.package
+    if _has_task_batches(package):  # their workers are reached by no rule, and the file is reported by itself
+        return
+    for name in package.agents:
+        if name not in routing.reached:
+            start = package.orchestrator.initial_agent
+            message = f"rules never lead from {start} to {name}: it never speaks; hand over to it, or remove it"
+            findings.add("warning", "unreachable_agent", agents_file(package), agent_place(package, name), message)
+
+
+def _has_task_batches(package: Package) -> bool:
+    folder = package.folder / "extended_orchestration"
+    return any((folder / f"task_batches{suffix}").exists() for suffix in SUFFIXES)
+
+
+def _check_way_on(routing: _Routing, findings: Findings) -> None:
+    package = routing.package
+    for name in package.agents:
+        if name not in routing.reached:
+            continue
+        if name not in routing.rules:
+            ends = "the run fails after its turn, with no_transition" if routing.network else "the chat ends after it"
+            message = f"no rule leads on from {name}: {ends}; add a rule to terminate, or to the next agent"
+            findings.add("warning", "no_way_on", agents_file(package), agent_place(package, name), message)
+        elif routing.network and not routing.has_fallback(name):
+            message = (
+                f"every rule of {name} has a condition: a run in which none holds fails with no_transition;"
+                " add a last rule without one"
+            )
+            findings.add("warning", "no_fallback", routing_file(package), routing.first_place(name), message)
+
+
+def _check_exits(routing: _Routing, findings: Findings) -> None:
+    """An exit is terminate, a hand-off to user, or an agent without rules."""
+    package = routing.package
+    silent = {name for name in package.agents if name not in routing.rules}
+    leaving = reachable(reversed_graph(routing.ways), {TERMINATE, USER} | silent)
+    kept = {name: routing.ways[name] for name in package.agents if name in routing.reached and name not in leaving}
+    for circle in circles(kept):
+        fallible = frozenset(name for name in circle if not routing.has_fallback(name))
+        ends = f"when no condition of {listed(fallible)} holds, or at max_turns" if fallible else "at max_turns"
+        message = f"{listed(circle)} go round without an exit: the chat ends only {ends}; add a rule to terminate"
+        if len(circle) == 1:
+            message = message.replace(" go round", " hands over to itself", 1)
+        findings.add("warning", "no_exit", routing_file(package), routing.first_place(*circle), message)

@@ -1,0 +1,50 @@
+"""Checks of triggers against the package: inputs that reach nothing, and required ones nobody supplies."""
+
+from collections.abc import Collection
+
+from workflows.package.checks.known import listed, triggers_file
+from workflows.package.findings import Findings
+from workflows.package.models import Package
+from workflows.package.trigger_specs import FormSpec, TriggerSpec
+
+
+def check_triggers(package: Package, findings: Findings) -> None:
+    accepted = set(package.orchestrator.inputs)
+    accepted |= {name for name, variable in package.variables.items() if variable.kind == "runtime"}
+    required = _required(package)
+    file = triggers_file(package)
+    for spec in package.triggers:
+        for name in spec.input:
+            if name not in accepted:
+                message = (
+                    f"{spec.name} supplies {name}, which is neither an input nor a runtime variable: it reaches"
+                    " nothing; declare it under `inputs` of the orchestrator, or remove it"
+                )
+                findings.add("warning", "unknown_input", file, "triggers", message)
+        supplied = frozenset(_supplied(spec))
+        missing = tuple(name for name in required if name not in supplied)
+        if missing:
+            message = (
+                f"{spec.name} never supplies {listed(missing)}, which every run needs: its runs fail; add to `input`"
+            )
+            findings.add("warning", "missing_input", file, "triggers", message)
+
+
+def _required(package: Package) -> list[str]:
+    inputs = [
+        name
+        for name, spec in package.orchestrator.inputs.items()
+        if spec.get("required") and spec.get("default") is None
+    ]
+    runtime = [
+        name
+        for name, variable in package.variables.items()
+        if variable.kind == "runtime" and variable.required and variable.default is None
+    ]
+    return list(dict.fromkeys([*inputs, *runtime]))
+
+
+def _supplied(spec: TriggerSpec) -> Collection[str]:
+    if isinstance(spec, FormSpec) and not spec.input:  # then the form's own inputs are the run's
+        return spec.inputs.keys()
+    return [name for name, value in spec.input.items() if value is not None]

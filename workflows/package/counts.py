@@ -1,0 +1,78 @@
+"""Counts: how many entries an author wrote, straight from the raw files, before anything is merged or refused."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from workflows.package.files import PackageFile
+from workflows.package.findings import Findings
+from workflows.package.models import Counts
+from workflows.package.reading.context_roots import definitions
+from workflows.package.reading.section import Section
+
+_TOOL_LISTS = ("tools", "backend_tools", "ui_tools")
+_RULE_LISTS = ("handoff_rules", "transition_rules", "handoffs", "transitions", "transition_graph")
+_VARIABLE_LISTS = (
+    "definitions",
+    "variables",
+    "database_variables",
+    "environment_variables",
+    "declarative_variables",
+    "derived_variables",
+)
+_HOOK_LISTS = ("hooks", "prompt_middleware")
+
+
+def count_entries(files: Mapping[str, PackageFile]) -> Counts:
+    """`files` are the chosen ones: of handoffs and transition_graph only the one that counts."""
+
+    def body(*stems: str) -> Any:
+        return next((files[stem].body for stem in stems if stem in files), {})
+
+    return Counts(
+        agents=_agents(body("agents")),
+        tools=_in_lists(body("tools"), _TOOL_LISTS),
+        lifecycle_tools=_in_lists(body("tools"), ("lifecycle_tools",)),
+        handoffs=_rules(body("handoffs", "transition_graph")),
+        variables=_variables(body("context_variables")),
+        models=_size(_at(body("structured_outputs"), "models")),
+        hooks=sum(_size(_at(body("hooks", "middleware"), key)) for key in _HOOK_LISTS),
+        triggers=_size(_at(body("triggers", "orchestrator"), "triggers")),
+    )
+
+
+def _at(body: Any, key: str) -> Any:
+    return body.get(key) if isinstance(body, Mapping) else None
+
+
+def _size(entries: Any) -> int:
+    return len(entries) if isinstance(entries, list | Mapping) else 0
+
+
+def _agents(body: Any) -> int:
+    """Under `agents`, or bare: then what is no mapping is a field of the file, such as its version."""
+    if isinstance(body, Mapping) and "agents" in body:
+        return _size(body["agents"])
+    entries: Iterable[Any] = body.values() if isinstance(body, Mapping) else ()
+    return sum(isinstance(each, Mapping) or each is None for each in entries)
+
+
+def _in_lists(body: Any, keys: tuple[str, ...]) -> int:
+    """A list of entries, or a mapping from an agent to its list."""
+    found = (_at(body, key) for key in keys)
+    return sum(sum(map(_size, each.values())) if isinstance(each, Mapping) else _size(each) for each in found)
+
+
+def _rules(body: Any) -> int:
+    """The list stands under one of several names, some of them one inside of another."""
+    if isinstance(body, list):
+        return len(body)
+    return sum(_rules(body[key]) for key in _RULE_LISTS if key in body) if isinstance(body, Mapping) else 0
+
+
+def _variables(body: Any) -> int:
+    if not isinstance(body, Mapping):
+        return 0
+    if "definitions" in body or "variables" in body or any(isinstance(body.get(key), list) for key in _VARIABLE_LISTS):
+        return sum(_size(body.get(key)) for key in _VARIABLE_LISTS)
+    flat = Section(body, file="", path="", findings=Findings())
+    return sum(1 for _ in definitions(flat))

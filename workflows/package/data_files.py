@@ -1,0 +1,110 @@
+"""Reads one data file, JSON or YAML, within bounds, with what its syntax would drop in silence."""
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from workflows.package.findings import Finding, PackageError
+from workflows.package.yaml_events import MAX_DEPTH, MAX_NODES, Document, Note, read_yaml
+
+MAX_FILE_BYTES = 5 * 1024 * 1024
+
+
+class UnreadableError(Exception):
+    """Why a text is no data."""
+
+    def __init__(self, message: str, line: int | None = None, column: int | None = None) -> None:
+        super().__init__(f"line {line}, column {column}: {message}" if line else message)
+        self.line = line
+
+
+def read_data_file(path: Path) -> Any:
+    """The file's data, `{}` when it is empty; PackageError with line and column when it cannot be read."""
+    return read_document(path).data
+
+
+def read_document(path: Path) -> Document:
+    """As read_data_file, with the notes of the reader."""
+    if path.stat().st_size > MAX_FILE_BYTES:
+        raise _refuse("file_too_large", path, f"is larger than {MAX_FILE_BYTES // 1024 // 1024} MB; make it smaller")
+    try:
+        document = parse(_decoded(path.read_bytes()), is_json=path.suffix == ".json")
+    except UnreadableError as error:
+        raise _refuse("unreadable", path, str(error), line=error.line) from None
+    return document if document.data is not None else Document({}, document.notes)
+
+
+def parse(text: str, *, is_json: bool) -> Document:
+    try:
+        return _parse_json(text) if is_json and text.strip() else read_yaml(text)
+    except json.JSONDecodeError as error:
+        raise UnreadableError(error.msg, error.lineno, error.colno) from None
+    except yaml.YAMLError as error:
+        raise _yaml_problem(error) from None
+    except RecursionError:
+        raise UnreadableError("is nested too deeply") from None
+    except ValueError as error:  # a number of 5 000 digits
+        raise UnreadableError(f"holds a value that cannot be read: {error}") from None
+
+
+def _decoded(raw: bytes) -> str:
+    try:
+        return raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        message = f"byte {error.start} is not UTF-8; save the file as UTF-8"
+        raise UnreadableError(message) from None
+
+
+def _parse_json(text: str) -> Document:
+    repeated: list[str] = []
+
+    def mapping(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        found = dict(pairs)
+        if len(found) < len(pairs):
+            repeated.extend(name for name, times in Counter(name for name, _ in pairs).items() if times > 1)
+        return found
+
+    data = json.loads(text, object_pairs_hook=mapping)
+    _check_bounds(data)
+    return Document(data, _places(repeated, text) if repeated else ())
+
+
+def _places(repeated: list[str], text: str) -> tuple[Note, ...]:
+    """JSON is nearly always YAML too, whose reader knows where things stand."""
+    try:
+        notes = read_yaml(text).notes
+    except (yaml.YAMLError, ValueError):
+        notes = ()
+    found = tuple(each for each in notes if each.code == "duplicate_key")
+    message = "stands here twice; the last one counts: remove one"
+    return found or tuple(Note("duplicate_key", name, 0, f"{name} {message}") for name in repeated)
+
+
+def _check_bounds(data: Any) -> None:
+    level, nodes = [data], 0
+    for _ in range(MAX_DEPTH + 1):
+        nodes += len(level)
+        if nodes > MAX_NODES:
+            raise UnreadableError(f"holds too much: more than {MAX_NODES} values")
+        level = [
+            item
+            for each in level
+            if isinstance(each, dict | list)
+            for item in (each.values() if isinstance(each, dict) else each)
+        ]
+        if not level:
+            return
+    raise UnreadableError("is nested too deeply")
+
+
+def _yaml_problem(error: yaml.YAMLError) -> UnreadableError:
+    mark = getattr(error, "problem_mark", None)
+    problem = " ".join(str(getattr(error, "problem", None) or error).split())
+    return UnreadableError(problem, mark.line + 1, mark.column + 1) if mark else UnreadableError(problem)
+
+
+def _refuse(code: str, path: Path, message: str, *, line: int | None = None) -> PackageError:
+    return PackageError(Finding("error", code, path.name, "", message, line=line))

@@ -1,0 +1,105 @@
+"""Lines: where in its file a finding stands. Looked up only for people, by composing the file once more."""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import yaml
+
+from workflows.package.data_files import read_document
+from workflows.package.findings import Finding, PackageError
+
+_INDEX = re.compile(r"\[(\d{1,9})\]")
+_NAMES = frozenset({"name", "agent_name", "agent", "id"})
+
+Step = tuple[int, yaml.Node]
+
+
+def with_lines(findings: Iterable[Finding], folder: Path) -> tuple[Finding, ...]:
+    """Each with the line that its path leads to, or of what comes nearest to it."""
+    places: dict[str, Places | None] = {}
+    located = []
+    for each in findings:
+        if each.line is None and each.path:
+            if each.file not in places:
+                places[each.file] = _places(folder / each.file)
+            found = places[each.file]
+            located.append(each if found is None else replace(each, line=found.line_of(each.path)))
+        else:
+            located.append(each)
+    return tuple(located)
+
+
+def _places(path: Path) -> "Places | None":
+    """None for what is no data file of this package. JSON is read as the YAML that it nearly always is."""
+    try:
+        if path.suffix not in (".yaml", ".yml", ".json") or not path.is_file():
+            return None
+        read_document(path)  # composing recurses without a guard: only what is known to be bounded gets there
+        root = yaml.compose(path.read_bytes().decode("utf-8-sig"), yaml.CSafeLoader)
+    except (OSError, ValueError, PackageError, yaml.YAMLError):
+        return None
+    return None if root is None else Places(root, path.stem)
+
+
+class Places:
+    def __init__(self, root: yaml.Node, stem: str) -> None:
+        self._root = root
+        self._stem = stem
+        self._steps: dict[int, Mapping[str, Step]] = {}
+
+    def line_of(self, path: str) -> int | None:
+        """`path` as in findings: agents[2].name; names may have dots, entries of a list may be named."""
+        wrapped = self._from(self._root).get(self._stem)
+        starts = [self._root] if wrapped is None else [self._root, wrapped[1]]
+        found = [self._walk(start, path) for start in starts]
+        if isinstance(self._root, yaml.SequenceNode) and "[" in path:  # the file is a bare list
+            found.append(self._walk(self._root, path[path.find("[") :]))
+        line, _ = min(found, key=lambda each: each[1])
+        return line
+
+    def _walk(self, node: yaml.Node, path: str) -> tuple[int | None, int]:
+        """The line of the deepest node on this path, and how much of the path is left there."""
+        line: int | None = None
+        while path:
+            index = _INDEX.match(path)
+            if index is not None:
+                length = index.end()
+                step = _item(node, int(index[1]))
+            else:
+                length, step = self._longest(node, path)
+            if step is None:
+                break
+            (line, node), path = step, path[length:].removeprefix(".")
+        return line, len(path)
+
+    def _longest(self, node: yaml.Node, path: str) -> tuple[int, Step | None]:
+        steps = self._from(node)
+        ends = [len(path), *(at.start() for at in re.finditer(r"[.\[]", path))]
+        return next(((end, steps[path[:end]]) for end in sorted(ends, reverse=True) if path[:end] in steps), (0, None))
+
+    def _from(self, node: yaml.Node) -> Mapping[str, Step]:
+        known = self._steps.get(id(node))
+        if known is None:
+            known = self._steps[id(node)] = _named(node)
+        return known
+
+
+def _named(node: yaml.Node) -> dict[str, Step]:
+    if isinstance(node, yaml.MappingNode):
+        keys = [(key, value) for key, value in node.value if isinstance(key, yaml.ScalarNode)]
+        return {key.value: (key.start_mark.line + 1, value) for key, value in keys}
+    steps: dict[str, Step] = {}
+    for item in node.value if isinstance(node, yaml.SequenceNode) else ():
+        for key, value in item.value if isinstance(item, yaml.MappingNode) else ():
+            if key.value in _NAMES and isinstance(value, yaml.ScalarNode):
+                steps.setdefault(value.value, (item.start_mark.line + 1, item))
+    return steps
+
+
+def _item(node: yaml.Node, index: int) -> Step | None:
+    if not isinstance(node, yaml.SequenceNode) or index >= len(node.value):
+        return None
+    item = node.value[index]
+    return item.start_mark.line + 1, item

@@ -1,0 +1,83 @@
+"""The Python file of a tool or hook: found inside the package and parsed, never imported."""
+
+from pathlib import Path
+from typing import Literal
+
+from workflows.package.files import SHARED
+from workflows.package.reading.parsed_code import Code, Import, read_code
+from workflows.package.reading.section import Section
+
+
+class PackageCode:
+    """The code that one package file names; each Python file is read once, and what is foreign in it is said once."""
+
+    def __init__(self, folder: Path, *, kind: Literal["tool", "hook"]) -> None:
+        self._root = folder.resolve()
+        self._shared = self._root.parent / SHARED
+        self._kind = kind
+        self._folders = ("", "tools") if kind == "tool" else ("", "tools", "hooks")
+        self._read: dict[Path, Code] = {}
+
+    def locate(self, section: Section, name: str, function: str, *, fields: tuple[str, str]) -> Path | None:
+        """The file, once it is found, parsed and searched for `function`; `fields` are where an author wrote both."""
+        file_field, function_field = fields
+        file = self._find(section, name, file_field)
+        if file is None:
+            return None
+        code = self._code(section, file, file_field)
+        if code.fault is None and function and not code.defines(function):
+            message = f"{file.name} does not define {function}; define it there at the top level"
+            section.error(f"missing_{self._kind}_function", function_field, message)
+        return file
+
+    def has(self, name: str) -> bool:
+        """Whether the package has this file, without saying anything about it."""
+        try:
+            file = (self._root / name).resolve()
+            return self._allowed(file) and file.is_file()
+        except (OSError, ValueError, RuntimeError):
+            return False
+
+    def _find(self, section: Section, name: str, field: str) -> Path | None:
+        try:
+            for folder in self._folders:
+                file = (self._root / folder / name).resolve()
+                if not self._allowed(file):
+                    message = f"{name} is outside the package; only ../{SHARED} is allowed, copy the file there"
+                    section.error("leaves_package", field, message)
+                    return None
+                if file.is_file():
+                    return file
+        except (OSError, ValueError, RuntimeError):  # NUL, too long, or links in a circle: no file has such a name
+            section.error("wrong_value", field, "is not the name of a file")
+            return None
+        searched = " or ".join(f"{folder}/" for folder in self._folders if folder)
+        section.error(f"missing_{self._kind}_file", field, f"{name} is not in the package, nor in its {searched}")
+        return None
+
+    def _allowed(self, file: Path) -> bool:
+        return file.is_relative_to(self._root) or file.is_relative_to(self._shared)
+
+    def _code(self, section: Section, file: Path, field: str) -> Code:
+        known = self._read.get(file)
+        code = self._read[file] = known or read_code(file)
+        if code.fault is not None:
+            section.error(
+                f"broken_{self._kind}_file", field, f"{file.name} cannot be parsed: {code.fault}; correct the file"
+            )
+        elif known is None:
+            _report_foreign(section, field, file, code.foreign(file))
+        return code
+
+
+def _report_foreign(section: Section, field: str, file: Path, foreign: tuple[Import, ...]) -> None:
+    named = list(dict.fromkeys(each.module for each in foreign))
+    if not named:
+        return
+    modules = ", ".join(named[:5]) + (f" and {len(named) - 5} more" if len(named) > 5 else "")
+    advice = "take the import out, or put a module of that name beside the file"
+    message = f"{file.name} imports {modules} of another runtime: {advice}"
+    if any(each.at_load for each in foreign):
+        section.blocks("foreign_import", field, f"{message}; it cannot be loaded")
+    else:
+        section.warning("foreign_import", field, f"{message}; it fails when it is called")

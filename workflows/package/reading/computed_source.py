@@ -1,0 +1,50 @@
+"""Reads computed variables: an expression over other variables; without one a tool will write the value."""
+
+from collections.abc import Mapping
+
+from workflows.package.reading.expressions import WHOLE_INPUT, names_of, read_expression
+from workflows.package.reading.section import Section
+from workflows.package.reading.write_targets import read_write_target
+from workflows.package.sources import ComputedSource, WriteTarget
+
+
+def read_computed(source: Section) -> ComputedSource:
+    """`persist_to` may name another variable: whoever has read them all resolves that."""
+    computation = read_expression(source, "computation")
+    inputs = _inputs(source)
+    if computation is not None:
+        inputs = _complete(source, inputs, names_of(computation))
+    return ComputedSource(computation, inputs, _persist_to(source))
+
+
+def _inputs(source: Section) -> Mapping[str, str]:
+    """A list of names, or what the expression calls them -> their names."""
+    raw = source.get("inputs") or {}
+    pairs = dict(raw) if isinstance(raw, Mapping) else None
+    if isinstance(raw, list) and all(isinstance(name, str) for name in raw):
+        pairs = {name: name for name in raw}
+    if pairs is None or not all(isinstance(part, str) for pair in pairs.items() for part in pair):
+        source.error("wrong_type", "inputs", "must be a list of variables, or a mapping of names to variables")
+        return {}
+    return pairs
+
+
+def _complete(source: Section, inputs: Mapping[str, str], names: frozenset[str]) -> Mapping[str, str]:
+    named = names - {WHOLE_INPUT}
+    if not inputs:
+        if WHOLE_INPUT in names:
+            source.error("missing_field", "inputs", "is needed, since the expression takes all of its input as @")
+        return {name: name for name in sorted(named)}
+    missing = sorted(named - set(inputs))
+    if missing:
+        message = f"looks at {', '.join(missing)}, which inputs does not name; add it there"
+        source.error("unknown_input", "computation", message)
+    return inputs
+
+
+def _persist_to(source: Section) -> WriteTarget | None:
+    raw = source.get("persist_to")
+    if raw is None or isinstance(raw, str):
+        return None
+    target = source.child(raw, "persist_to")
+    return read_write_target(target) if isinstance(raw, Mapping) else None

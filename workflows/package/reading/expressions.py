@@ -1,0 +1,54 @@
+"""Reads JMESPath expressions, and says which names of its input one looks at."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import jmespath
+from jmespath.exceptions import JMESPathError
+
+from workflows.package.reading.section import Section
+
+MAX_LENGTH = 2_000
+WHOLE_INPUT = "@"
+# Their first part looks at the input, the others at what the first one gave.
+_STEPS = frozenset({"subexpression", "pipe", "index_expression", "projection", "value_projection", "filter_projection"})
+
+
+def read_expression(section: Section, field: str) -> str | None:
+    text = section.text(field)
+    if text is None:
+        return None
+    problem = _problem(text)
+    if problem is not None:
+        section.error("bad_expression", field, problem)
+        return None
+    return text
+
+
+def _problem(text: str) -> str | None:
+    if len(text) > MAX_LENGTH:
+        return f"has more than {MAX_LENGTH} characters; let a tool compute it"
+    try:
+        jmespath.compile(text)
+    except (JMESPathError, ValueError) as error:
+        return f"is not a JMESPath expression: {str(error).splitlines()[0] if str(error) else 'it is empty'}"
+    except RecursionError:
+        return "is nested too deeply"
+    return None
+
+
+def names_of(expression: str) -> frozenset[str]:
+    """The top-level names, and `@` where it takes all of its input."""
+    return frozenset(_names(jmespath.compile(expression).parsed))
+
+
+def _names(node: Mapping[str, Any]) -> set[str]:
+    kind, children = node["type"], node.get("children", [])
+    if kind == "field":
+        return {node["value"]}
+    if kind == "current":
+        return {WHOLE_INPUT}
+    if kind == "expref":  # looks at the elements of a list
+        return set()
+    looked_at = children[:1] if kind in _STEPS else children
+    return set().union(*(_names(child) for child in looked_at if isinstance(child, Mapping)))

@@ -1,0 +1,66 @@
+"""Reads lifecycle tools: functions that are called at moments of a run or of an agent's turn."""
+
+from typing import get_args
+
+from workflows.package.models import LifecycleTool, Moment
+from workflows.package.reading.code import PackageCode
+from workflows.package.reading.section import Section
+from workflows.package.reading.tool_entries import known_agent, means_every_agent, tool_code, tool_entries
+
+KEY = "lifecycle_tools"
+_MOMENTS: dict[str, Moment] = {moment: moment for moment in get_args(Moment)} | {
+    "workflow_start": "on_start",
+    "workflow_end": "on_complete",
+}
+_KINDS = {"lifecycletool", "agenttool", "uitool", "uisurface"}
+
+
+def read_lifecycle_tools(section: Section, *, code: PackageCode, agents: frozenset[str]) -> tuple[LifecycleTool, ...]:
+    entries = list(tool_entries(section, KEY))
+    tools = [_lifecycle_tool(one, owner, code=code, agents=agents) for one, owner in entries]
+    if entries:
+        section.blocks("lifecycle_not_executed", KEY, "lifecycle tools are read, but not called yet")
+    return tuple(tool for tool in tools if tool is not None)
+
+
+def _lifecycle_tool(
+    section: Section, owner: str | None, *, code: PackageCode, agents: frozenset[str]
+) -> LifecycleTool | None:
+    """`owner`: the older form groups them by agent; some group them by the moment."""
+    moment = _moment(section, owner)
+    agent = _agent(section, None if owner in _MOMENTS else owner, agents)
+    found = tool_code(section, code)
+    _report_kind(section)
+    section.get("description", "id", "kind", "name", "tool_id", "ui")
+    section.get("auto_invoke", "auto_tool_call")  # what a lifecycle tool always is
+    section.report_rest()
+    if moment is None or found is None:
+        return None
+    return LifecycleTool(moment, agent, *found)
+
+
+def _moment(section: Section, owner: str | None) -> Moment | None:
+    if section.get("trigger") is None and owner in _MOMENTS:
+        return _MOMENTS[owner]
+    raw = section.required_text("trigger")
+    moment = _MOMENTS.get(raw)
+    if raw and moment is None:
+        section.error("wrong_value", "trigger", f"must be one of {', '.join(_MOMENTS)}")
+    return moment
+
+
+def _agent(section: Section, owner: str | None, agents: frozenset[str]) -> str | None:
+    name = section.text("agent") or owner
+    if not name or means_every_agent(name, agents):
+        return None
+    return name if known_agent(section, "agent", name, agents) else None
+
+
+def _report_kind(section: Section) -> None:
+    raw = section.text("tool_type") or "Lifecycle_Tool"
+    kind = raw.strip().replace("_", "").lower()
+    if kind not in _KINDS:
+        section.error("wrong_value", "tool_type", "must be Lifecycle_Tool, Agent_Tool, UI_Tool or UI_Surface")
+    elif kind.startswith("ui"):
+        message = f"{raw} needs a person at a user interface; in a headless run nobody sees what it shows"
+        section.warning("ui_tool_headless", "tool_type", message)

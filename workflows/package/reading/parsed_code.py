@@ -1,0 +1,174 @@
+"""What a Python file defines and imports, read off its syntax tree; nothing of it is ever imported."""
+
+import ast
+import hashlib
+import threading
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+MAX_CODE_BYTES = 1024 * 1024
+KEPT_FILES = 2048
+ANY_NAME = "*"  # what `from x import *` defines: known only to who imports it
+
+FOREIGN_ROOTS = frozenset({"mozaiksai", "core", "logs", "factory_app", "autogen"})
+OWN_ROOT = "workflows"  # ours has the same name as the other runtime's folder of packages
+FOR_TOOLS = ("workflows.tools", "workflows.context")
+
+
+@dataclass(frozen=True, slots=True)
+class Import:
+    """`at_load`: without this module the importing file cannot be loaded at all."""
+
+    module: str
+    at_load: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Code:
+    """`names` are what the module defines at its top; `fault` says why it cannot be parsed."""
+
+    names: frozenset[str] = frozenset()
+    imports: tuple[Import, ...] = ()
+    fault: str | None = None
+
+    def defines(self, name: str) -> bool:
+        return name in self.names or ANY_NAME in self.names
+
+    def foreign(self, file: Path) -> tuple[Import, ...]:
+        """Modules of another runtime, unless one of that name stands beside the file."""
+        return tuple(each for each in self.imports if _is_foreign(each.module) and not _beside(file, each.module))
+
+
+class _ParsedCode:
+    """By content: packages share files, reload often, and an edit may keep size and time. Safe in threads."""
+
+    def __init__(self) -> None:
+        self._kept: dict[bytes, Code] = {}
+        self._lock = threading.Lock()
+
+    def get(self, content: bytes) -> Code:
+        key = hashlib.sha256(content).digest()
+        with self._lock:  # parsing holds the interpreter anyway, and `warnings` knows no threads
+            code = self._kept.pop(key, None) or _parse(content)
+            self._kept[key] = code  # moved to the end: the one used last is dropped last
+            while len(self._kept) > KEPT_FILES:
+                del self._kept[next(iter(self._kept))]
+        return code
+
+
+_parsed = _ParsedCode()
+
+
+def read_code(file: Path) -> Code:
+    try:
+        with file.open("rb") as source:
+            content = source.read(MAX_CODE_BYTES + 1)
+    except OSError as error:
+        return Code(fault=error.strerror or "it cannot be read")
+    if len(content) > MAX_CODE_BYTES:
+        return Code(fault=f"it is larger than {MAX_CODE_BYTES // 1024 // 1024} MB")
+    return _parsed.get(content)
+
+
+def _is_foreign(module: str) -> bool:
+    root, dot, _ = module.partition(".")
+    if root == OWN_ROOT:
+        return bool(dot) and not any(f"{module}.".startswith(f"{allowed}.") for allowed in FOR_TOOLS)
+    return root in FOREIGN_ROOTS
+
+
+def _beside(file: Path, module: str) -> bool:
+    root = module.partition(".")[0]
+    return (file.parent / f"{root}.py").is_file() or (file.parent / root).is_dir()
+
+
+def _parse(content: bytes) -> Code:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of the author's style: an escape such as \d in a plain string
+            tree = ast.parse(content)
+    except SyntaxError as error:
+        return Code(fault=f"line {error.lineno}: {error.msg}" if error.lineno else error.msg)
+    except (ValueError, RecursionError, MemoryError) as error:
+        return Code(fault=str(error) if isinstance(error, ValueError) else "it is nested too deeply")
+    names: set[str] = set()
+    imports: dict[str, bool] = {}
+    for statement, top, at_load in _statements(tree):
+        if top:
+            names.update(_defined(statement))
+        for module in _imported(statement):
+            imports[module] = imports.get(module, False) or at_load
+    return Code(frozenset(names), tuple(Import(module, at_load) for module, at_load in imports.items()))
+
+
+def _statements(tree: ast.Module) -> Iterator[tuple[ast.stmt, bool, bool]]:
+    """Every statement, in order; whether it stands in the module's own scope, and whether it runs at load.
+
+    Statements only: imports and definitions are none of an expression's parts, of which there are far more."""
+    waiting: list[tuple[ast.stmt, bool, bool]] = [(each, True, True) for each in reversed(tree.body)]
+    while waiting:
+        statement, top, at_load = waiting.pop()
+        yield statement, top, at_load
+        if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef):
+            top = at_load = False
+        elif isinstance(statement, ast.ClassDef):
+            top = False
+        for body, runs in reversed(list(_bodies(statement))):
+            waiting.extend((each, top, at_load and runs) for each in reversed(body))
+
+
+def _bodies(statement: ast.stmt) -> Iterator[tuple[list[ast.stmt], bool]]:
+    """The blocks inside a statement, and whether each one surely runs, unguarded, when the statement does."""
+    guarded = isinstance(statement, ast.If) and _never_at_load(statement.test)
+    if isinstance(statement, ast.Try | ast.TryStar):
+        guarded = any(_catches_import_errors(handler) for handler in statement.handlers)
+        for handler in statement.handlers:
+            yield handler.body, False
+    elif isinstance(statement, ast.Match):
+        for case in statement.cases:
+            yield case.body, True
+    yield getattr(statement, "body", []), not guarded
+    for name in ("orelse", "finalbody"):
+        yield getattr(statement, name, []), True
+
+
+def _never_at_load(test: ast.expr) -> bool:
+    names = {getattr(node, "id", None) or getattr(node, "attr", None) for node in ast.walk(test)}
+    return bool(names & {"TYPE_CHECKING", "__name__"})
+
+
+def _catches_import_errors(handler: ast.ExceptHandler) -> bool:
+    if handler.type is None:
+        return True
+    names = {getattr(node, "id", None) for node in ast.walk(handler.type)}
+    return bool(names & {"ImportError", "ModuleNotFoundError", "Exception", "BaseException"})
+
+
+def _defined(statement: ast.stmt) -> Iterator[str]:
+    if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        yield statement.name
+    elif isinstance(statement, ast.Import | ast.ImportFrom):
+        yield from (alias.asname or alias.name.partition(".")[0] for alias in statement.names)
+    elif isinstance(statement, ast.Assign):
+        for target in statement.targets:
+            yield from _names(target)
+    elif isinstance(statement, ast.AnnAssign) and statement.value is not None:
+        yield from _names(statement.target)
+
+
+def _names(target: ast.expr) -> Iterator[str]:
+    for node in ast.walk(target):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node.id
+
+
+def _imported(statement: ast.stmt) -> Iterator[str]:
+    if isinstance(statement, ast.Import):
+        yield from (alias.name for alias in statement.names)
+    elif isinstance(statement, ast.ImportFrom) and statement.level == 0 and statement.module:
+        if statement.module == OWN_ROOT:
+            yield from (f"{OWN_ROOT}.{alias.name}" for alias in statement.names)
+        else:
+            yield statement.module

@@ -1,0 +1,171 @@
+"""Reads when a hand-off holds: always, by an expression over the context, or as a model judges."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from workflows.context.conditions import ConditionError, compile_condition
+from workflows.package.reading.section import Section
+from workflows.package.reading.spelling import spelled
+
+_ALWAYS = frozenset({"after_work", "after_turn"})
+_EXPRESSION = frozenset({"expression", "context_expression", "context"})
+_MODEL = frozenset({"llm", "string_llm"})
+_EQUALS = "context_equals"
+_VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*")
+_LARGEST_NUMBER = 2**63
+_TEXTS = ("condition", "context_expression", "conditions")
+_FIELDS = (*_TEXTS, "condition_key")
+
+
+@dataclass(frozen=True, slots=True)
+class When:
+    """Neither an expression nor a judgement: always."""
+
+    condition: str | None = None
+    judged: str | None = None
+
+
+ALWAYS = When()
+_BROKEN = When("False")  # of a rule that is reported as an error: it makes no other rule look unreachable
+
+
+def read_when(section: Section, *, by_model: bool) -> When:
+    """`by_model`: this pattern knows rules that a model judges."""
+    ending = section.get("terminate_if")
+    if ending is not None:
+        return _terminate_if(section, ending)
+    kind_field = spelled(section, "handoff_type", "transition_type")
+    kind = (section.text(kind_field) or "").strip().lower()
+    if kind not in {"", "condition", *_ALWAYS}:
+        section.get(*_FIELDS, "condition_type", "condition_value")
+        section.error("wrong_value", kind_field, f"{kind} is neither after_work nor condition")
+        return _BROKEN
+    given = [field for field in _FIELDS if section.body.get(field) not in (None, [], "")]
+    condition_type = (section.text("condition_type") or "").strip().lower()
+    if kind in _ALWAYS:
+        _report_not_asked(section, kind, given)
+        return ALWAYS
+    if kind == "" and not given and not condition_type:
+        return ALWAYS
+    return _condition(section, condition_type, given, by_model=by_model)
+
+
+def _terminate_if(section: Section, ending: object) -> When:
+    """`{variable: stage, equals: done}`, or an expression."""
+    if isinstance(ending, str):
+        return _expression(section, {"terminate_if": ending})
+    part = section.child(ending, "terminate_if")
+    when = _equals(part, "variable", "equals") if part.body else _BROKEN
+    if isinstance(ending, dict) and not ending:
+        part.error("missing_field", "", "is empty; write {variable: stage, equals: done}")
+    part.report_rest()
+    return when
+
+
+def _report_not_asked(section: Section, kind: str, given: list[str]) -> None:
+    section.get(*_FIELDS, "condition_value")
+    for field in given:
+        if section.body[field] is not True:
+            section.ignored(field, f"a rule of type {kind} always holds; write handoff_type: condition")
+
+
+def _condition(section: Section, condition_type: str, given: list[str], *, by_model: bool) -> When:
+    if condition_type not in {"", _EQUALS, *_EXPRESSION, *_MODEL}:
+        section.get(*_FIELDS, "condition_value")
+        message = f"{condition_type} is not known; use expression, context_equals or string_llm"
+        section.error("wrong_value", "condition_type", message)
+        return _BROKEN
+    if condition_type == _EQUALS or (not condition_type and given == ["condition_key"]):
+        return _equals(section, "condition_key", "condition_value")
+    if not any(field in given for field in _TEXTS):
+        section.error("missing_field", "condition", "a rule of type condition needs a condition")
+        return _BROKEN
+    texts = {place: text for place, value in _written(section, given) if (text := _text(section, place, value))}
+    if not texts:
+        return _BROKEN
+    if condition_type in _MODEL or not (condition_type or all(map(_is_expression, texts.values()))):
+        return _judged(section, texts, by_model=by_model)
+    return _expression(section, texts)
+
+
+def _equals(section: Section, key_field: str, value_field: str) -> When:
+    key, value = section.required_text(key_field), section.get(value_field)
+    if key and not _VARIABLE_NAME.fullmatch(key):
+        section.error("wrong_value", key_field, "must be the name of a context variable: letters, digits, _")
+    elif not _is_scalar(value):
+        section.error("wrong_value", value_field, "must be text, a number up to 64 bits, true, false or null")
+    elif key:
+        return _expression(section, {value_field: f"${{{key}}} == {value!r}"})
+    return _BROKEN
+
+
+def _is_scalar(value: object) -> bool:
+    if isinstance(value, int | float):  # false for infinity and NaN, which no expression can say
+        return -_LARGEST_NUMBER <= value < _LARGEST_NUMBER
+    return value is None or isinstance(value, str)
+
+
+def _written(section: Section, given: list[str]) -> Iterator[tuple[str, object]]:
+    """Every condition of the rule, by its place; all of them must hold."""
+    for field in (field for field in _TEXTS if field in given):
+        value = section.get(field)
+        if field == "conditions" and isinstance(value, list):
+            yield from ((f"conditions[{index}]", entry) for index, entry in enumerate(value))
+        else:
+            yield field, value
+
+
+def _text(section: Section, place: str, value: object) -> str:
+    if isinstance(value, bool):
+        return str(value)
+    if value is None or (isinstance(value, str) and not value.strip()):
+        section.error("missing_field", place, "is empty; write a condition such as ${stage} == 'done', or leave it out")
+    elif isinstance(value, str):
+        return value
+    else:
+        section.error("wrong_type", place, "must be text such as ${stage} == 'done', or true or false")
+    return ""
+
+
+def _is_expression(text: str) -> bool:
+    """Without a condition_type, what names a variable is an expression and everything else is for a model."""
+    if "${" in text:
+        return True
+    if "context_variables." not in text and text.strip().lower() not in ("true", "false"):
+        return False
+    try:
+        compile_condition(text)
+    except ConditionError:
+        return False
+    return True
+
+
+def _judged(section: Section, texts: dict[str, str], *, by_model: bool) -> When:
+    place = next(iter(texts))
+    if not by_model:
+        message = "is for a model to judge, and ag2_network asks none; use context_equals or context_expression"
+        section.error("judged_by_model", place, message)
+        return _BROKEN
+    message = "is for a model to judge, which is not executed yet; write an expression over context variables"
+    section.blocks("judged_by_model", place, message)
+    return When(judged=" and ".join(texts.values()))
+
+
+def _expression(section: Section, texts: dict[str, str]) -> When:
+    for place, text in texts.items():
+        if not _compiles(section, place, text):
+            return _BROKEN
+    joined = next(iter(texts.values())) if len(texts) == 1 else " and ".join(f"({text})" for text in texts.values())
+    if len(texts) > 1 and not _compiles(section, next(iter(texts)), joined):
+        return _BROKEN
+    return When(joined)
+
+
+def _compiles(section: Section, place: str, text: str) -> bool:
+    try:
+        compile_condition(text)
+    except ConditionError as error:
+        section.error("bad_condition", place, str(error))
+        return False
+    return True

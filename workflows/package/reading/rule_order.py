@@ -1,0 +1,54 @@
+"""The order in which the rules of a source are asked, and the rules that are never reached in it."""
+
+import math
+from collections.abc import Iterable, Sequence
+
+from workflows.package.models import Rule
+from workflows.package.reading.section import Section
+
+
+def in_order(read: Sequence[tuple[Rule, float]], *, strict: bool) -> tuple[Rule, ...]:
+    """By priority; `strict`: the first rule that holds is taken, with or without a condition."""
+    if all(priority == math.inf for _, priority in read):
+        return tuple(rule for rule, _ in read)
+    ranked = sorted(read, key=lambda each: each[1])
+    if strict:
+        return tuple(rule for rule, _ in ranked)
+    # Of several rules without a condition the last one is taken: so the lowest priority goes to the end.
+    unconditional = sorted((each for each in read if _unconditional(each[0])), key=lambda each: -each[1])
+    conditional = [each for each in ranked if not _unconditional(each[0])]
+    return tuple(rule for rule, _ in [*conditional, *unconditional])
+
+
+def report_unreached(rules: Sequence[Rule], section: Section, *, strict: bool) -> None:
+    for source in dict.fromkeys(rule.source for rule in rules):
+        certain: Rule | None = None
+        for rule in _asked([rule for rule in rules if rule.source == source], strict=strict):
+            if certain is not None:
+                _report(rule, certain, section, strict=strict)
+            elif rule.condition in (None, "True"):
+                certain = rule
+
+
+def _asked(rules: Iterable[Rule], *, strict: bool) -> list[Rule]:
+    """A model judges during the reply, so what it judges hides no rule and is hidden by none."""
+    plain = [rule for rule in rules if rule.judged is None]
+    before = [rule for rule in plain if rule.scope == "pre"]
+    after = [rule for rule in plain if rule.scope == "post"]
+    if strict:
+        return [*before, *after]
+    fallbacks = [rule for rule in after if _unconditional(rule)]
+    return [*before, *(rule for rule in after if not _unconditional(rule)), *reversed(fallbacks)]
+
+
+def _report(rule: Rule, certain: Rule, section: Section, *, strict: bool) -> None:
+    if not strict and _unconditional(rule) and _unconditional(certain):
+        message = f"is never taken: of the rules of {rule.source} without a condition {certain.place} is; keep one"
+        section.findings.add("warning", "shadowed_rule", section.file, rule.place, message)
+    else:
+        message = f"is never reached: {certain.place} always holds and is asked before; write that one after this one"
+        section.findings.add("warning", "unreachable_rule", section.file, rule.place, message)
+
+
+def _unconditional(rule: Rule) -> bool:
+    return rule.condition is None and rule.judged is None

@@ -1,0 +1,174 @@
+"""Reads where a variable comes from: both taxonomies of source types, reduced to one internal form."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from workflows.context.fitting import unstorable
+from workflows.context.queries import SERVER_CODE
+from workflows.context.value_types import ValueType
+from workflows.package.reading.computed_source import read_computed
+from workflows.package.reading.external_source import read_external
+from workflows.package.reading.file_source import read_file
+from workflows.package.reading.placeholders import check_placeholders
+from workflows.package.reading.section import Section
+from workflows.package.reading.transitions import read_transitions
+from workflows.package.reading.write_targets import (
+    COLLECTION_NAMES,
+    DATABASE_NAMES,
+    FIELD_NAME,
+    search_by,
+    write_strategy,
+)
+from workflows.package.sources import (
+    DatabaseSource,
+    EntitySource,
+    EnvSource,
+    RuntimeSource,
+    Source,
+    StateSource,
+    StaticSource,
+    WriteTarget,
+)
+
+_READ_ONCE = ("once", "on_start", "never", "startup")
+
+
+@dataclass(frozen=True, slots=True)
+class SourceContext:
+    """What a source needs to know besides its own fields. `legacy`: it stood under `database:`."""
+
+    folder: Path
+    type: ValueType
+    database: str | None = None
+    legacy: bool = False
+
+
+def read_source(source: Section, given: SourceContext) -> Source:
+    raw = source.required_text("type").lower()
+    read = SOURCES.get(raw)
+    if read is not None:
+        return read(source, given)
+    if raw:
+        source.error("unknown_source", "type", f"{raw} is not one of {', '.join(sorted(SOURCES))}")
+    return StateSource()
+
+
+def _environment(source: Section) -> Source:
+    name = source.required_text("env_var")
+    if "=" in name or "\0" in name:
+        source.error("wrong_value", "env_var", "must be the name of an environment variable, without =")
+    return EnvSource(name)
+
+
+def _database(source: Section, given: SourceContext) -> Source:
+    """`search_by: user_id` means the query {user_id: {{runtime.user_id}}}."""
+    collection = source.required_text(*COLLECTION_NAMES)
+    query = _query(source)
+    fields = _fields(source)
+    _check_provider(source)
+    if given.legacy and not (given.database or source.text(*DATABASE_NAMES)):
+        message = "is not named, so nothing is read and the default holds; add database_name"
+        source.warning("no_database", "database_name", message)
+        return StateSource()
+    database = source.text(*DATABASE_NAMES) or given.database or source.required_text(*DATABASE_NAMES)
+    return DatabaseSource(database, collection, query, fields)
+
+
+def _query(source: Section) -> Mapping[str, Any]:
+    """Alternatives in one name: `query` is a filter, or the field to search by."""
+    template = source.body.get("query_template") or source.body.get("query") or {}
+    by = search_by(source, "search_by") or (search_by(source, "query") if isinstance(template, str) else None)
+    query = {} if isinstance(template, str) else dict(source.mapping("query_template", "query"))
+    if by is not None:
+        query.setdefault(by, f"{{{{runtime.{by}}}}}")
+    if not query and not source.text("search_by"):
+        source.error("missing_field", "query_template", "is needed, or search_by")
+    _check_query(source, query)
+    return query
+
+
+def _check_query(source: Section, query: Mapping[str, Any]) -> None:
+    field = "query_template" if "query_template" in source.body else "query"
+    problem = unstorable(query)
+    if problem is not None:
+        source.error("wrong_value", field, problem)
+    for operator in sorted(_keys(query) & SERVER_CODE):
+        source.error("forbidden_operator", field, f"{operator} runs code in the database; compare fields instead")
+    check_placeholders(source, field, query)
+
+
+def _keys(value: Any) -> set[str]:
+    if isinstance(value, Mapping):
+        return {str(key) for key in value} | set().union(*(_keys(item) for item in value.values()))
+    return set().union(*(_keys(item) for item in value)) if isinstance(value, list) else set()
+
+
+def _fields(source: Section) -> tuple[str, ...]:
+    """`schema` describes a document: a mapping of fields to types, or a JSON Schema with properties."""
+    names: Any = source.get("fields", "field")
+    if names is None:
+        schema = source.mapping("schema")
+        inner = schema.get("properties", {} if schema.get("type") == "object" else None)
+        names = list(inner if isinstance(inner, Mapping) else schema)
+    names = [names] if isinstance(names, str) else list(names) if isinstance(names, Mapping) else names
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        source.error("wrong_type", "fields", "must be a list of field names")
+        return ()
+    if not names and isinstance(source.body.get("schema") or {}, Mapping):
+        source.error("missing_field", "fields", "is needed: name the fields to read, all else stays in the database")
+    if not all(FIELD_NAME.fullmatch(name) for name in names):
+        source.error("wrong_value", "fields", "name top-level fields, without dots and $")
+    return tuple(dict.fromkeys(names))
+
+
+def _check_provider(source: Section) -> None:
+    kind = source.text("db_type")
+    if kind is not None and kind.lower() not in ("mongodb", "mongo"):
+        source.error("unsupported", "db_type", f"{kind} is not read; only mongodb is")
+    strategy = source.text("refresh_strategy")
+    if strategy is not None and strategy.lower() not in _READ_ONCE:
+        source.ignored("refresh_strategy", f"{strategy} is not executed: the value is read once, when the run starts")
+
+
+def _entity(source: Section, given: SourceContext) -> Source:
+    """`data_entity`: without a write_strategy it is only read."""
+    database = source.text(*DATABASE_NAMES) or given.database or source.required_text(*DATABASE_NAMES)
+    collection = source.required_text(*COLLECTION_NAMES)
+    by = search_by(source, "search_by")
+    if by is None and not source.text("search_by"):
+        source.error("missing_field", "search_by", "is needed: the run's own value that finds the document")
+    fields = _fields(source)
+    _check_provider(source)
+    strategy = write_strategy(source, default=None)
+    write = WriteTarget(database, collection, by or "", strategy) if strategy is not None else None
+    return EntitySource(database, collection, by or "", fields, write)
+
+
+def _state(source: Section, given: SourceContext) -> Source:
+    return StateSource(read_transitions(source, given.type))
+
+
+def _file(source: Section, given: SourceContext) -> Source:
+    return read_file(source, folder=given.folder, declared=given.type)
+
+
+ReadSource = Callable[[Section, SourceContext], Source]
+
+
+def _alone(read: Callable[[Section], Source]) -> ReadSource:
+    return lambda source, _: read(source)
+
+
+SOURCES: Mapping[str, ReadSource] = {
+    **dict.fromkeys(("environment", "config"), _alone(_environment)),
+    **dict.fromkeys(("database", "data_reference"), _database),
+    "data_entity": _entity,
+    "static": _alone(lambda _: StaticSource()),
+    **dict.fromkeys(("derived", "state"), _state),
+    "computed": _alone(read_computed),
+    "external": _alone(read_external),
+    "file": _file,
+    **dict.fromkeys(("runtime", "build_context"), _alone(lambda _: RuntimeSource())),
+}

@@ -1,0 +1,108 @@
+"""Reads structured outputs: models in the package's own type grammar, and which agent answers with which."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from graphlib import CycleError, TopologicalSorter
+from typing import Any
+
+from workflows.package.reading.named_entries import named_entries
+from workflows.package.reading.output_types import OutputTypes
+from workflows.package.reading.section import Section
+from workflows.package.structured import ModelRef, OutputModel, OutputType, StructuredOutputs, UnionOf
+
+
+def read_structured_outputs(
+    section: Section, *, agents: frozenset[str], required: frozenset[str] = frozenset()
+) -> StructuredOutputs:
+    """`required` are the agents that say that they answer with a model."""
+    written = dict(named_entries(section, "models"))
+    types = OutputTypes(frozenset(written))
+    models = {name: _model(one, name, types) for name, one in written.items()}
+    _check_aliases(section, models)
+    registry = _registry(section, agents, models, types)
+    for agent in sorted(required - registry.keys()):
+        message = f"names no model for {agent}, which has structured_outputs_required: true; add {agent}: <model>"
+        section.error("missing_model", "registry", message)
+    if registry:
+        message = "agents are to answer with a model, which is read, but not asked of them"
+        section.blocks("structured_outputs_not_executed", "registry", message)
+    section.get("schema_version", "description", "NOTE")
+    section.report_rest()
+    return StructuredOutputs(models, {agent: model for agent, model in registry.items() if model in models})
+
+
+def _model(section: Section, name: str, types: OutputTypes) -> OutputModel:
+    body = types.type_of(section)
+    description = section.text("description") or ""
+    section.get("name", "NOTE", "schema_version")
+    section.report_rest()
+    return OutputModel(name, body, description)
+
+
+def _check_aliases(section: Section, models: Mapping[str, OutputModel]) -> None:
+    """A model may contain itself, since its fields stand between; an alias of itself says nothing."""
+    aliases = {name: set(_aliased(model.body)) for name, model in models.items()}
+    sorter = TopologicalSorter(aliases)
+    try:
+        sorter.prepare()
+    except CycleError:
+        defined: set[str] = set()
+        while sorter.is_active():  # what does not depend on a circle can still be sorted
+            ready = sorter.get_ready()
+            defined.update(ready)
+            sorter.done(*ready)
+        for name in sorted(aliases.keys() - defined):
+            message = "refers to itself, with no model or list between; say what it stands for"
+            section.error("endless_type", f"models.{name}", message)
+
+
+def _aliased(body: OutputType) -> Iterator[str]:
+    waiting = [body]
+    while waiting:
+        kind = waiting.pop()
+        if isinstance(kind, ModelRef):
+            yield kind.name
+        elif isinstance(kind, UnionOf):
+            waiting.extend(kind.variants)
+
+
+def _registry(
+    section: Section, agents: frozenset[str], models: Mapping[str, OutputModel], types: OutputTypes
+) -> dict[str, str]:
+    """Also what is wrong, after saying so: the author did name a model."""
+    registry: dict[str, str] = {}
+    for one, agent, field in _registrations(section):
+        if agent not in agents:
+            message = f"{agent[:100]} is not an agent of this package; remove it, or add the agent"
+            one.error("unknown_agent", field if field == agent else "agent", message)
+        model = one.text(field)
+        if model is None:
+            continue
+        if model not in models:
+            hint = types.suggestion(model, frozenset(models)) or "define it under models"
+            one.error("unknown_model", field, f"{model[:100]} is not a model of this file; {hint}")
+        if registry.get(agent, model) != model:
+            one.error("duplicate_name", "agent", f"{agent} is given two models; keep one")
+        registry[agent] = model
+    return registry
+
+
+def _registrations(section: Section) -> Iterator[tuple[Section, str, str]]:
+    """The section that names the model, the agent, and the field in which the model stands."""
+    raw = section.get("registry")
+    if not isinstance(raw, list):
+        registry = section.child(section.mapping("registry"), "registry")
+        agents: Iterable[Any] = registry.body  # YAML has keys that are no text: `on` is true
+        for agent in agents:
+            if isinstance(agent, str):
+                yield registry, agent, agent
+            else:
+                registry.error("wrong_type", "", f"has the key {agent!r}, where the name of an agent is needed")
+        return
+    for index, entry in enumerate(raw):
+        one = section.child(entry, f"registry[{index}]")
+        if isinstance(entry, Mapping):
+            agent = one.required_text("agent")
+            one.get("model", "description", "NOTE")
+            one.report_rest()
+            if agent:
+                yield one, agent, "model"

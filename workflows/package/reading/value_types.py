@@ -1,0 +1,29 @@
+"""Reads the type of a variable: six, under the names that authors use."""
+
+from collections.abc import Mapping
+from typing import Any, get_args
+
+from workflows.context.fitting import fitted
+from workflows.context.value_types import ValueType, type_named
+from workflows.package.reading.section import Section
+
+_BY_VALUE: Mapping[type, ValueType] = {
+    bool: "boolean",
+    int: "integer",
+    float: "number",
+    dict: "object",
+    list: "array",
+}
+
+
+def read_type(section: Section, default: Any) -> tuple[ValueType, tuple[Any, ...]]:
+    """The declared type, else that of the default; and the values that enum allows, in that type."""
+    raw = section.get("type")
+    if isinstance(raw, list):  # as JSON Schema says "or nothing"
+        raw = next((each for each in raw if each != "null"), None)
+    declared = _BY_VALUE.get(type(default), "string")
+    if raw is not None:
+        declared = type_named(raw) or "string"
+        if type_named(raw) is None:
+            section.error("wrong_value", "type", f"{str(raw)[:100]} is not one of {', '.join(get_args(ValueType))}")
+    return declared, tuple(fitted(each, declared) for each in section.sequence("enum", "allowed_values"))

@@ -1,0 +1,56 @@
+"""Reads where a value is written to: which document of the run's own app, and when."""
+
+import re
+from typing import cast
+
+from workflows.package.reading.section import Section
+from workflows.package.sources import WriteStrategy, WriteTarget
+
+DATABASE_NAMES = ("database_name", "database")
+COLLECTION_NAMES = ("collection", "collection_name")
+FIELD_NAME = re.compile(r"[^.$\0][^.\0]*")  # a top-level field of a document
+FACT_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")  # what {{runtime.name}} can say
+WRITE_STRATEGIES = ("immediate", "on_success")
+# They say whose document it is; whoever writes them moves it to somebody else.
+_OWNERS = frozenset({"_id", "app_id", "enterprise_id"})
+
+
+def search_by(section: Section, field: str) -> str | None:
+    name = section.text(field)
+    if name is not None and not FACT_NAME.fullmatch(name):
+        section.error("wrong_value", field, "must be the name of a value of the run, such as app_id")
+        return None
+    return name
+
+
+def write_strategy(section: Section, *, default: WriteStrategy | None) -> WriteStrategy | None:
+    strategy = section.text("write_strategy")
+    if strategy is None:
+        return default
+    if strategy.lower() not in WRITE_STRATEGIES:
+        section.error("wrong_value", "write_strategy", f"must be one of {', '.join(WRITE_STRATEGIES)}")
+        return default
+    return cast("WriteStrategy", strategy.lower())
+
+
+def written_field(section: Section, field: str, name: str | None) -> str | None:
+    if name is None:
+        return None
+    if not FIELD_NAME.fullmatch(name):
+        section.error("wrong_value", field, "name one top-level field, without dots and $")
+    elif name in _OWNERS:
+        section.error("wrong_value", field, f"{name} says whose document it is, and is never written")
+    return name
+
+
+def read_write_target(section: Section) -> WriteTarget:
+    """`persist_to: {database, collection, search_by, field, write_strategy}`."""
+    database = section.required_text(*DATABASE_NAMES)
+    collection = section.required_text(*COLLECTION_NAMES)
+    by = search_by(section, "search_by")
+    if by is None and not section.text("search_by"):
+        section.error("missing_field", "search_by", "is needed: the run's own value that finds the document")
+    field = written_field(section, "field", section.text("field"))
+    strategy = write_strategy(section, default="on_success") or "on_success"
+    section.report_rest()
+    return WriteTarget(database, collection, by or "", strategy, field)

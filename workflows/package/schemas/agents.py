@@ -1,0 +1,57 @@
+"""The schema of the agents file."""
+
+from workflows.package.schemas.vocabulary import (
+    VERSION,
+    Schema,
+    by_name,
+    either,
+    flag,
+    items,
+    mapping,
+    nullable_text,
+    read_only,
+    ref,
+    text,
+    whole,
+)
+
+_SECTION = either(
+    {"type": ["string", "null"]},
+    mapping(
+        "A part of the system prompt",
+        {
+            "id": text("Name of the part"),
+            "heading": nullable_text("Its first line, such as [ROLE]"),
+            "content": nullable_text("Its text; null leaves the part out"),
+        },
+    ),
+)
+_SECTIONS = either(
+    items(ref("section")),
+    by_name(ref("section")),
+    description="The system prompt in parts: a list in its order, or a mapping from role to output_format",
+)
+_AGENT = mapping(
+    "An agent",
+    {
+        "name": text("The agent's name in rules and tools"),
+        "agent_name": text("Another name of name"),
+        "model": nullable_text("An alias of the models file; default `default`"),
+        "description": nullable_text("What it is for"),
+        "prompt_sections": ref("sections"),
+        "prompt_sections_custom": ref("sections"),
+        "system_message": nullable_text("The system prompt, where there are no sections"),
+        "max_consecutive_auto_reply": whole("Replies in a row; default 2", least=0),
+        "auto_tool_mode": flag("Its reply is parsed and handed to its auto_invoke tools"),
+        "structured_outputs_required": flag("It answers with its model of structured_outputs"),
+        "human_input_mode": nullable_text("NEVER is used, whatever is written"),
+        **read_only("llm_config_type"),
+    },
+)
+
+
+def agents() -> Schema:
+    listed, named = items(ref("agent")), by_name(ref("agent"))
+    wrapped = {"type": "object", "properties": {**VERSION, "agents": either(listed, named)}, "required": ["agents"]}
+    definitions = {"section": _SECTION, "sections": _SECTIONS, "agent": _AGENT}
+    return {**either(wrapped, listed, named, description="Who speaks"), "definitions": definitions}

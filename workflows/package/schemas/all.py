@@ -1,0 +1,53 @@
+"""The JSON Schemas of all package files, for editors that complete and check while an author writes."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from workflows.package.schemas.agents import agents
+from workflows.package.schemas.context_variables import context_variables
+from workflows.package.schemas.orchestrator import orchestrator
+from workflows.package.schemas.routing import routing
+from workflows.package.schemas.structured_outputs import structured_outputs
+from workflows.package.schemas.tools import hooks, middleware, tools
+from workflows.package.schemas.vocabulary import Schema
+from workflows.package.trigger_specs import SPEC_BY_TYPE
+
+DRAFT = "http://json-schema.org/draft-07/schema#"  # the one that editors' YAML support knows best
+
+
+def triggers() -> Schema:
+    """From the specs themselves, so that it cannot fall behind them."""
+    definitions: dict[str, Any] = {}
+    variants = []
+    for spec in dict.fromkeys(SPEC_BY_TYPE.values()):
+        schema: Schema = TypeAdapter(spec).json_schema(ref_template="#/definitions/{model}")
+        definitions |= schema.pop("$defs", {})
+        schema["properties"]["type"] = {"enum": [alias for alias, known in SPEC_BY_TYPE.items() if known is spec]}
+        # `name` has a default, `<type>-<index>`, which only the loader knows.
+        schema["required"] = ["type", *(each for each in schema.get("required", ()) if each not in ("type", "name"))]
+        definitions[spec.__name__] = schema
+        variants.append({"$ref": f"#/definitions/{spec.__name__}"})
+    entries = {"type": ["array", "null"], "items": {"anyOf": variants}}
+    wrapped = {"type": "object", "properties": {"triggers": entries}}
+    return {"description": "Why it runs", "anyOf": [wrapped, entries], "definitions": definitions}
+
+
+_SCHEMAS: Mapping[str, Callable[[], Schema]] = {
+    "orchestrator": orchestrator,
+    "agents": agents,
+    "context_variables": context_variables,
+    "handoffs": routing,
+    "transition_graph": routing,
+    "tools": tools,
+    "structured_outputs": structured_outputs,
+    "hooks": hooks,
+    "middleware": middleware,
+    "triggers": triggers,
+}
+SCHEMA_NAMES = tuple(_SCHEMAS)
+
+
+def schema_of(name: str) -> Schema:
+    return {"$schema": DRAFT, "title": f"Unattended: {name}", **_SCHEMAS[name]()}

@@ -1,0 +1,182 @@
+"""The schema of the context_variables file."""
+
+from workflows.package.schemas.vocabulary import (
+    ANYTHING,
+    VERSION,
+    Schema,
+    by_name,
+    either,
+    flag,
+    items,
+    mapping,
+    names,
+    nullable_text,
+    one_of,
+    read_only,
+    ref,
+    text,
+    whole,
+)
+
+_TYPES = (
+    *("string", "str", "text", "boolean", "bool", "integer", "int", "number", "float"),
+    *("object", "dict", "json", "document", "array", "list"),
+)
+_SOURCES = (
+    *("environment", "config", "database", "data_reference", "data_entity", "static", "derived", "state"),
+    *("computed", "runtime", "build_context", "external", "file"),
+)
+_TRIGGERS = ("agent_text", "ui_response", "agent_turn_count", "tool_response", "timer_expired")
+_NEVER = ("user_text", "tool_call", "handoff", "lifecycle")
+_REFERENCE = text("env:NAME or file:PATH, never the secret itself", pattern="^(env|file):.+")
+
+
+def _trigger() -> Schema:
+    match = {
+        "equals": text("The whole reply, without the blanks around it"),
+        "contains": text("A part of the reply"),
+        "regex": text("A pattern found in the reply", format="regex"),
+    }
+    return mapping(
+        "What sets the variable",
+        {
+            "type": {"enum": [*_TRIGGERS, *_NEVER], "description": f"{', '.join(_NEVER)} never fire in a headless run"},
+            "agent": text("Whose words or turns count"),
+            "match": mapping("Exactly one of the three; case does not count", match, minProperties=1, maxProperties=1),
+            "tool": text("Whose result counts"),
+            "response_key": text("The key of the result that is the new value"),
+            **{name: whole("Fires at this number of turns") for name in ("count", "turns", "n")},
+            "status": one_of(("success", "error", "any"), "How the tool must have ended; default success"),
+            "after": {"type": ["string", "number"], "description": "Work of the run until it fires, such as 10m"},
+            **read_only("ui_hidden"),
+        },
+        required=["type"],
+    )
+
+
+def _transition() -> Schema:
+    return mapping(
+        "A change of state",
+        {
+            "from": {"description": "Only while the variable has this value"},
+            "to": {"description": "The new value; absent: the trigger's own; $1: a group of its pattern"},
+            "trigger": ref("trigger"),
+        },
+        required=["trigger"],
+    )
+
+
+def _place() -> dict[str, Schema]:
+    return {
+        "database_name": text("The database"),
+        "database": text("Another name of database_name"),
+        "collection": text("The collection"),
+        "search_by": text("The field that must equal the run's value of that name"),
+        "write_strategy": one_of(
+            ("immediate", "on_success"), "Written back with each turn that changes it, or when the run succeeds"
+        ),
+    }
+
+
+def _authorization() -> Schema:
+    schemes = one_of(("bearer", "basic", "header", "api_key"), "Default bearer")
+    fields = {
+        "type": schemes,
+        "scheme": schemes,
+        "secret": _REFERENCE,
+        "header": text("Of the schemes header and api_key"),
+    }
+    return either(_REFERENCE, mapping("A scheme and a secret", fields, required=["secret"]))
+
+
+def _external() -> dict[str, Schema]:
+    seconds = {"type": ["string", "number", "null"], "description": "Such as 5s; for all attempts together"}
+    return {
+        "url": text("http or https; placeholders in path and query only", pattern="^https?://"),
+        "method": {"enum": ["GET", "get", None]},
+        "service": nullable_text("For readers"),
+        "operation": nullable_text("For readers"),
+        "headers": by_name({"type": "string"}),
+        "auth": _authorization(),
+        "timeout": seconds,
+        "retry": {"type": ["integer", "object", "null"], "description": "A number of attempts, or {attempts: 3}"},
+        "cache": {"type": ["string", "number", "object", "null"], "description": "A duration, or {ttl: 60s}"},
+        "select": nullable_text("A JMESPath expression over the answer"),
+    }
+
+
+def _source() -> Schema:
+    query = {"type": ["object", "null"], "description": "With placeholders such as {{runtime.app_id}}"}
+    persist = mapping("Where the value is written", {**_place(), "field": text("The field that is set")})
+    return mapping(
+        "Where the value comes from; docs/package-format.md says which fields belong to which type",
+        {
+            "type": {"enum": list(_SOURCES)},
+            "default": {"description": "Without another value"},
+            **{name: {"description": "Another name of default"} for name in ("default_value", "initial")},
+            "value": {"description": "The constant of a static variable"},
+            "required": flag("No value: the run fails before any model call"),
+            "env_var": text("The environment variable; absent in production"),
+            **_place(),
+            **dict.fromkeys(("query_template", "query"), query),
+            "db_type": {"enum": ["mongodb", None]},
+            "field": text("The field to read"),
+            "fields": names("The fields to read; one gives its value, several a mapping"),
+            "schema": {"type": ["object", "null"], "description": "Fields of the document, or a JSON schema"},
+            "computation": nullable_text("A JMESPath expression over the inputs"),
+            "inputs": either(names("Variables"), by_name({"type": "string"}), description="What it sees"),
+            "persist_to": either({"type": ["string", "null"]}, persist, description="An entity, or a place"),
+            **_external(),
+            "triggers": items(ref("trigger")),
+            "transitions": items(ref("transition")),
+            "trigger": either(ref("trigger"), {"type": "null"}),
+            "path": text("A file of the package"),
+            "format": one_of(("json", "yaml", "text"), "Default: by the file's suffix"),
+            "encoding": text("Default utf-8"),
+            **read_only("persist", "refresh_strategy"),
+        },
+        required=["type"],
+    )
+
+
+def _definition() -> Schema:
+    early = ("default", "default_value", "value", "database", "enum")
+    return mapping(
+        "A context variable",
+        {
+            "name": text("Of an entry of a list"),
+            "type": one_of(_TYPES, "Default string"),
+            "description": nullable_text("For readers"),
+            "source": ref("source"),
+            "triggers": items(ref("trigger")),
+            **dict.fromkeys(early, ANYTHING),
+            **read_only("authority_class", "writer_ids", "persisted", "model_visible"),
+        },
+    )
+
+
+def context_variables() -> Schema:
+    entries = either(by_name(ref("definition")), items(ref("definition")))
+    lists = ("database_variables", "environment_variables", "declarative_variables", "derived_variables")
+    seen = mapping(
+        "Who sees what",
+        {
+            **{name: text("The agent, in a list") for name in ("agent_name", "agent", "name")},
+            "variables": names("Variables"),
+            "exposures": {"type": ["array", "null"]},
+        },
+    )
+    fields = {
+        **VERSION,
+        **dict.fromkeys(("definitions", "variables", *lists), entries),
+        "agents": either(by_name(either(names("Variables"), seen)), items(seen), description="Who sees which"),
+        **read_only("schema_overview"),
+        "context_variables": {"type": ["object", "null"], "description": "The same content, wrapped"},
+    }
+    definitions = {
+        "trigger": _trigger(),
+        "transition": _transition(),
+        "source": _source(),
+        "definition": _definition(),
+    }
+    return {**mapping("What a run knows, and which agent sees it", fields), "definitions": definitions}

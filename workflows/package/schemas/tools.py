@@ -1,0 +1,103 @@
+"""The schemas of the tools, hooks and middleware files."""
+
+from typing import get_args
+
+from workflows.package.models import HookKind, Moment, ToolKind
+from workflows.package.schemas.vocabulary import (
+    VERSION,
+    Schema,
+    by_name,
+    either,
+    flag,
+    items,
+    mapping,
+    names,
+    nullable_text,
+    one_of,
+    read_only,
+    ref,
+    text,
+)
+
+_FILE = "In the package, its tools folder, or ../_shared beside the package"
+_OWNERS = either({"type": ["string", "null"]}, names("Agents"), description="The agent, or agents, that may call it")
+_TOOL = mapping(
+    "A function an agent may call",
+    {
+        "agent": _OWNERS,
+        "agents": _OWNERS,
+        "file": text(_FILE),
+        "function": text("A function that the file defines"),
+        "description": nullable_text("What the model is told"),
+        "name": nullable_text("The agent knows a tool by its function's name"),
+        "tool_type": one_of(get_args(ToolKind), "UI tools need a person and are not offered to the model"),
+        "auto_invoke": flag("Called with the agent's structured output, in auto_tool_mode"),
+        "auto_tool_call": flag("Another name of auto_invoke"),
+        "bind_to_agent": flag("false: not offered to the model"),
+        **read_only("ui", "ui_contract", "outcome", "constraints", "integration"),
+    },
+    required=["file", "function"],
+)
+_LIFECYCLE = mapping(
+    "A function of the run's life",
+    {
+        "trigger": one_of((*get_args(Moment), "workflow_start", "workflow_end"), "When it is called"),
+        "agent": nullable_text("Of before_agent and after_agent; null: every agent"),
+        "file": text(_FILE),
+        "function": text("A function that the file defines"),
+        "description": nullable_text("For readers"),
+        **read_only("tool_type", "ui", "auto_invoke"),
+    },
+    required=["trigger", "file", "function"],
+)
+_EARLY = mapping(
+    "The early form of a tool",
+    {"path": text("workflows.Name.tools.module.function"), "description": nullable_text("What the model is told")},
+)
+_HOOK = mapping(
+    "A function that changes what an agent is told, or what it says",
+    {
+        "hook_type": one_of(get_args(HookKind), "When it is called"),
+        "hook_agent": text("An agent, or all"),
+        "filename": nullable_text("In the package, its tools or hooks folder, or ../_shared beside the package"),
+        "function": text("A function that the file defines; module:function is the early form"),
+        "files": items(mapping("The early form of filename", {"filename": text("A file of the package")})),
+    },
+    required=["hook_type", "hook_agent", "function"],
+)
+_MIDDLEWARE = mapping(
+    "A hook of type update_agent_state",
+    {
+        "agent": text("An agent, or all"),
+        "filename": nullable_text("In the package, its tools or hooks folder, or ../_shared beside the package"),
+        "function": text("A function that the file defines"),
+    },
+    required=["agent", "function"],
+)
+
+
+def tools() -> Schema:
+    listed, early = items(ref("tool")), by_name(items(ref("early")))
+    fields = {
+        **VERSION,
+        "tools": listed,
+        "lifecycle_tools": either(items(ref("lifecycle")), early),
+        "backend_tools": early,
+        "ui_tools": early,
+    }
+    body = either({"type": "object", "properties": fields}, listed, description="What agents can do")
+    return {**body, "definitions": {"tool": _TOOL, "lifecycle": _LIFECYCLE, "early": _EARLY}}
+
+
+def hooks() -> Schema:
+    return _listed("hooks", _HOOK, "Functions around an agent's reply")
+
+
+def middleware() -> Schema:
+    return _listed("prompt_middleware", _MIDDLEWARE, "Functions that add to an agent's prompt")
+
+
+def _listed(key: str, entry: Schema, description: str) -> Schema:
+    entries = items(ref("entry"))
+    body = either({"type": "object", "properties": {**VERSION, key: entries}}, entries, description=description)
+    return {**body, "definitions": {"entry": entry}}

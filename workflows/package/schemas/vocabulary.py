@@ -1,0 +1,67 @@
+"""The words that the schemas of package files are written in."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+Schema = dict[str, Any]
+
+
+def text(description: str, **more: Any) -> Schema:
+    return {"type": "string", "description": description, **more}
+
+
+def nullable_text(description: str) -> Schema:
+    return {"type": ["string", "null"], "description": description}
+
+
+def flag(description: str) -> Schema:
+    return {"type": ["boolean", "string", "integer", "null"], "description": description}
+
+
+def whole(description: str, *, least: int = 1) -> Schema:
+    return {"type": ["integer", "null"], "minimum": least, "description": description}
+
+
+def above_zero(description: str) -> Schema:
+    return {"type": ["number", "null"], "exclusiveMinimum": 0, "description": description}
+
+
+def one_of(values: Sequence[Any], description: str) -> Schema:
+    return {"enum": [*values, None], "description": description}
+
+
+def names(description: str) -> Schema:
+    return {"type": ["array", "null"], "items": {"type": "string"}, "description": description}
+
+
+def items(schema: Schema) -> Schema:
+    return {"type": ["array", "null"], "items": schema}
+
+
+def by_name(schema: Schema) -> Schema:
+    return {"type": ["object", "null"], "additionalProperties": schema}
+
+
+def either(*schemas: Schema, description: str = "") -> Schema:
+    return {"anyOf": list(schemas), **({"description": description} if description else {})}
+
+
+def ref(name: str) -> Schema:
+    return {"$ref": f"#/definitions/{name}"}
+
+
+def mapping(description: str, fields: Mapping[str, Schema], **more: Any) -> Schema:
+    """Fields that nobody listed are allowed: the loader says what it does not execute."""
+    return {"type": "object", "description": description, "properties": dict(fields), **more}
+
+
+VERSION: Mapping[str, Schema] = {"schema_version": text("Version of this file's form; read without effect")}
+ANYTHING: Schema = {}
+
+
+def read_only(*fields: str) -> dict[str, Schema]:
+    return {name: {"description": "Read without effect"} for name in fields}
+
+
+def not_executed(*fields: str) -> dict[str, Schema]:
+    return {name: {"description": "Not executed: a finding"} for name in fields}

@@ -1,0 +1,34 @@
+"""Task batches: agents that work through a list. They are read and reported; this worker does not run them."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from workflows.package.files import read_task_batches
+from workflows.package.findings import Findings
+
+_LISTS = ("batches", "conveyors")
+
+
+def report_task_batches(folder: Path, findings: Findings) -> None:
+    file = read_task_batches(folder, findings)
+    if file is None or not file.readable:
+        return
+    if file.body in ({}, []):
+        return
+    body = file.body if isinstance(file.body, Mapping) else {}
+    if not any(key in body for key in _LISTS):
+        findings.add("warning", "wrong_type", file.name, "", "must be a mapping with a list called batches")
+    for key in _LISTS:
+        _check_shape(body.get(key), key, file.name, findings)
+    message = "batches of tasks are not executed yet, so what they produce would never be there; route without them"
+    findings.blocks("task_batches", file.name, "", message)
+
+
+def _check_shape(entries: Any, key: str, file: str, findings: Findings) -> None:
+    if entries is not None and not isinstance(entries, list):
+        findings.add("warning", "wrong_type", file, key, "must be a list")
+        return
+    for index, entry in enumerate(entries or ()):
+        if not isinstance(entry, Mapping) or not isinstance(entry.get("id"), str):
+            findings.add("warning", "wrong_type", file, f"{key}[{index}]", "must be a mapping with an id")
