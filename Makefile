@@ -37,7 +37,7 @@ doctor: $(VENV)/.installed ## Check settings, servers, packages, models and port
 test: test-fast test-integration ## All tests: the fast ones, then those on real servers
 
 test-fast: $(VENV)/.installed-dev ## Tests without servers
-	@$(BIN)/pytest -q tests/unit tests/contracts $(ARGS)
+	@$(BIN)/pytest -q -n auto tests/unit tests/contracts $(ARGS)
 
 test-integration: $(VENV)/.installed-dev ## Tests on real Redis, MongoDB and Celery, started by the suite
 	@$(BIN)/pytest -q tests/integration tests/chaos tests/e2e $(ARGS)

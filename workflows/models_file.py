@@ -10,8 +10,8 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
 
 from accounting.prices import Price, PriceTable
-from workflows.package.data_files import read_data_file
 from workflows.package.findings import PackageError
+from workflows.package.raw.data_files import read_data_file
 from workflows.package.trigger_specs import Duration
 
 

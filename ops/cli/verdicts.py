@@ -9,8 +9,8 @@ from typing import Any
 import click
 
 from workflows.package.findings import Finding
-from workflows.package.lines import with_lines
 from workflows.package.loader import Inspection
+from workflows.package.raw.lines import with_lines
 
 _COLOURS = {"refused": "red", "findings": "yellow", "ready": "green", "error": "red", "warning": "yellow"}
 

@@ -12,7 +12,7 @@ from workflows.chat.models import Models
 from workflows.chat.package_tools import PackageTool
 from workflows.chat.tool_functions import forget_tool_modules, load_tool_functions
 from workflows.package.models import Package
-from workflows.package.tree import content_version
+from workflows.package.raw.tree import content_version
 
 KEPT_VERSIONS = 64
 

@@ -20,8 +20,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from workflows.chat.errors import ModelError, PackageDefect
 from workflows.chat.meter import meter_of
-from workflows.package.data_files import read_data_file
 from workflows.package.findings import PackageError
+from workflows.package.raw.data_files import read_data_file
 
 Entry = Mapping[str, Any]
 TRANSIENT_STATUS = frozenset({408, 409, 429, 500, 502, 503, 504})

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from workflows.package.files import PackageFile
 from workflows.package.findings import Findings
 from workflows.package.models import USER, Agent, Package, Pattern, Rule
+from workflows.package.raw.files import PackageFile
 from workflows.package.reading.agents import read_agents
 from workflows.package.reading.hooks import read_hooks
 from workflows.package.reading.orchestrator import read_orchestrator

@@ -11,11 +11,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from workflows.package.files import is_package, looks_like_package
 from workflows.package.findings import Finding
 from workflows.package.loader import Inspection, inspect_package
 from workflows.package.models import Package
-from workflows.package.tree import Stamp, read_tree
+from workflows.package.raw.files import is_package, looks_like_package
+from workflows.package.raw.tree import Stamp, read_tree
 
 log = logging.getLogger(__name__)
 log.addHandler(logging.NullHandler())  # a command sets up no log: it says itself what it finds refused

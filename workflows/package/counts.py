@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from workflows.package.files import PackageFile
 from workflows.package.findings import Findings
 from workflows.package.models import Counts
+from workflows.package.raw.files import PackageFile
 from workflows.package.reading.context_roots import definitions
 from workflows.package.reading.section import Section
 

@@ -8,12 +8,12 @@ from workflows.package.assembly import Assembly
 from workflows.package.bounded_findings import bounded
 from workflows.package.checks.all import check_package
 from workflows.package.counts import count_entries
-from workflows.package.data_files import MAX_FILE_BYTES
-from workflows.package.files import FIRST_ERA, STEMS, SUFFIXES, is_first_era, looks_like_package, read_package_files
 from workflows.package.findings import Finding, Findings, PackageError
 from workflows.package.models import Counts, Package
+from workflows.package.raw.data_files import MAX_FILE_BYTES
+from workflows.package.raw.files import FIRST_ERA, STEMS, SUFFIXES, is_first_era, looks_like_package, read_package_files
+from workflows.package.raw.tree import Tree, TreeFile, read_tree, version_of
 from workflows.package.task_batches import report_task_batches
-from workflows.package.tree import Tree, TreeFile, read_tree, version_of
 
 _PACKAGE_FILES = frozenset(f"{stem}{suffix}" for stem in STEMS for suffix in SUFFIXES)
 

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from workflows.package.files import read_task_batches
 from workflows.package.findings import Findings
+from workflows.package.raw.files import read_task_batches
 
 _LISTS = ("batches", "conveyors")
 

@@ -141,7 +141,7 @@ def test_a_folder_that_may_not_be_read_is_refused_once_and_used_when_it_may(
 
     catalog = Catalog([tmp_path])
     with monkeypatch.context() as patched:
-        patched.setattr("workflows.package.tree.os.scandir", denied)
+        patched.setattr("workflows.package.raw.tree.os.scandir", denied)
         found = [(each.file, each.message) for each in catalog.refused[str(folder)]]
         assert found == [("tools", "cannot be read: Permission denied")]
         assert catalog.packages() == {}

@@ -9,9 +9,9 @@ import pytest
 
 from tests.unit.workflows.packages import ORCHESTRATOR, write_package
 from workflows.package.counts import count_entries
-from workflows.package.files import PackageFile
 from workflows.package.loader import inspect_package
 from workflows.package.models import Counts
+from workflows.package.raw.files import PackageFile
 
 RULE = {"source_agent": "A", "target_agent": "B"}
 

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from tests.unit.workflows.packages import TOOL, load, write_package, write_tool
-from workflows.package import tree
 from workflows.package.bounded_findings import MAX_FINDINGS, MAX_MESSAGE
-from workflows.package.files import read_package_files
 from workflows.package.findings import Findings
 from workflows.package.loader import Inspection, inspect_package
-from workflows.package.tree import MAX_FOLDERS_DEEP, MAX_TREE_BYTES, content_version, read_tree
+from workflows.package.raw import tree
+from workflows.package.raw.files import read_package_files
+from workflows.package.raw.tree import MAX_FOLDERS_DEEP, MAX_TREE_BYTES, content_version, read_tree
 
 SECONDS = 1.0
 ALONE = {"agents": [{"name": "A", "system_message": "You are A."}]}

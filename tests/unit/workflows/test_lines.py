@@ -8,8 +8,8 @@ import pytest
 
 from tests.unit.workflows.packages import ORCHESTRATOR, write_package
 from workflows.package.findings import Finding
-from workflows.package.lines import with_lines
 from workflows.package.loader import inspect_package
+from workflows.package.raw.lines import with_lines
 
 TEXT = """\
 # a comment

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from ops.cli.verdicts import as_data, print_verdict
 from tests.unit.workflows.dialects import DIALECTS, TOOL_FILES
-from workflows.package.files import load_yaml
 from workflows.package.loader import inspect_package
+from workflows.package.raw.files import load_yaml
 
 COUNTED = {"agents", "tools", "lifecycle_tools", "handoffs", "variables", "models", "hooks", "triggers"}
 FIELDS = {"level": str, "code": str, "file": str, "path": str, "message": str}

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from tests.unit.workflows.packages import AGENTS, ORCHESTRATOR, TOOL, load, rule, said, write_package, write_tool
-from workflows.package.data_files import MAX_FILE_BYTES, read_data_file
-from workflows.package.files import load_yaml
 from workflows.package.findings import Finding, PackageError
 from workflows.package.loader import inspect_package, load_package
 from workflows.package.models import Counts
-from workflows.package.tree import content_version
+from workflows.package.raw.data_files import MAX_FILE_BYTES, read_data_file
+from workflows.package.raw.files import load_yaml
+from workflows.package.raw.tree import content_version
 
 ALONE = {"agents": [{"name": "A", "system_message": "You are A."}]}
 

@@ -13,7 +13,7 @@ from jsonschema import Draft7Validator
 from ops.cli.main import cli
 from tests.unit.workflows.packages import AGENTS, ORCHESTRATOR
 from workflows.package.catalog import LIBRARY
-from workflows.package.files import STEMS
+from workflows.package.raw.files import STEMS
 from workflows.package.schemas.all import SCHEMA_NAMES, schema_of
 
 SHIPPED = sorted(path for path in LIBRARY.rglob("*.yaml") if path.stem in SCHEMA_NAMES)

@@ -13,9 +13,9 @@ from workflows.package.checks.known import (
     routing_file,
     rule_place,
 )
-from workflows.package.files import SUFFIXES
 from workflows.package.findings import Findings
 from workflows.package.models import TERMINATE, USER, Package, Rule
+from workflows.package.raw.files import SUFFIXES
 
 # Patterns that choose the next speaker themselves.
 _RULES_DO_NOT_DECIDE = frozenset({"AutoPattern", "RoundRobinPattern", "RandomPattern"})

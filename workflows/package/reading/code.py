@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Literal
 
-from workflows.package.files import SHARED
+from workflows.package.raw.files import SHARED
 from workflows.package.reading.parsed_code import Code, Import, read_code
 from workflows.package.reading.section import Section
 

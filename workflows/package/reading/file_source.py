@@ -7,8 +7,8 @@ from typing import Any
 from workflows.context.bounds import MAX_VALUE_BYTES
 from workflows.context.fitting import MisfitError, fit, unstorable
 from workflows.context.value_types import ValueType
-from workflows.package.data_files import UnreadableError, parse
-from workflows.package.files import SHARED
+from workflows.package.raw.data_files import UnreadableError, parse
+from workflows.package.raw.files import SHARED
 from workflows.package.reading.section import Section
 from workflows.package.sources import FileSource
 

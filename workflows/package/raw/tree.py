@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-from workflows.package.files import SHARED
 from workflows.package.findings import Finding, Level
+from workflows.package.raw.files import SHARED
 
 MAX_FILES = 5_000
 MAX_FOLDERS_DEEP = 30

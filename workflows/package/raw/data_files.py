@@ -8,7 +8,7 @@ from typing import Any
 import yaml
 
 from workflows.package.findings import Finding, PackageError
-from workflows.package.yaml_events import MAX_DEPTH, MAX_NODES, Document, Note, read_yaml
+from workflows.package.raw.yaml_events import MAX_DEPTH, MAX_NODES, Document, Note, read_yaml
 
 MAX_FILE_BYTES = 5 * 1024 * 1024
 

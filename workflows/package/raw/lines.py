@@ -7,8 +7,8 @@ from pathlib import Path
 
 import yaml
 
-from workflows.package.data_files import read_document
 from workflows.package.findings import Finding, PackageError
+from workflows.package.raw.data_files import read_document
 
 _INDEX = re.compile(r"\[(\d{1,9})\]")
 _NAMES = frozenset({"name", "agent_name", "agent", "id"})

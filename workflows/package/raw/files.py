@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from workflows.package.data_files import read_document
 from workflows.package.findings import Finding, Findings, PackageError
-from workflows.package.yaml_events import Note, read_yaml
+from workflows.package.raw.data_files import read_document
+from workflows.package.raw.yaml_events import Note, read_yaml
 
 STEMS = (
     "orchestrator",
