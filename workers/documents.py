@@ -18,8 +18,10 @@ from pymongo.write_concern import WriteConcern
 from accounting.store_errors import store_is_away
 from workers.own_collections import refusal
 from workers.storable import NotStorableError, check_storable
+from workflows.context.bounds import TooLargeError, plain_json
 from workflows.context.documents import DocumentRead, DocumentWrite, ReadRefusedError, WriteRefusedError
 from workflows.context.queries import TENANT_NAMES, id_condition, owned_by, server_code, tenant_scope
+from workflows.context.value_types import same
 
 # Below the caller's deadline of 10 s: the server stops by itself, instead of working on for nobody.
 MAX_READ_MS = 9_000
@@ -97,15 +99,13 @@ class Documents:
 
     async def _set(self, write: DocumentWrite, session: AsyncClientSession) -> None:
         try:
-            collection = self._client[write.database][write.collection]
-            await collection.find_one_and_update(
-                _own_document(write),
-                _update(write),
-                {"_id": True},
-                sort=[("_id", DESCENDING)],  # the one that a read of the same key gives
-                upsert=True,
-                session=session,
-            )
+            collection = self._client[write.database].get_collection(write.collection, codec_options=_LENIENT)
+            own, newest = _own_document(write), [("_id", DESCENDING)]  # the one that a read of the same key gives
+            found = await collection.find_one(own, dict.fromkeys(write.values, True), sort=newest, session=session)
+            if found is None:
+                await collection.update_one(own, _insertion(write), upsert=True, session=session)
+            elif changed := {name: value for name, value in write.values.items() if _differs(found, name, value)}:
+                await collection.update_one({"_id": found["_id"]}, {"$set": changed}, session=session)
         except DuplicateKeyError:
             # Not the server's text: it quotes what stands in the index.
             why = "a unique index of the collection holds one of its values already, for another document"
@@ -124,7 +124,15 @@ def _own_document(write: DocumentWrite) -> dict[str, Any]:
     return {"$and": [{write.key: value}, owned_by(write.app_id)]}
 
 
-def _update(write: DocumentWrite) -> dict[str, Any]:
+def _differs(found: Mapping[str, Any], name: str, value: Any) -> bool:
+    """From what a context was given of it. A date or an id that came as text and was left alone stays what it is."""
+    try:
+        return name not in found or not same(plain_json(found[name]), value)
+    except TooLargeError:
+        return True
+
+
+def _insertion(write: DocumentWrite) -> dict[str, Any]:
     owner = {} if write.key in TENANT_NAMES else {"app_id": write.app_id}
     return {"$set": dict(write.values), "$setOnInsert": {write.key: write.key_value, **owner}}
 

@@ -1,10 +1,12 @@
 """Hidden values: what of a worker's environment no context, prompt, log or record may show.
 
-In production the values of all environment variables that any loaded package declares; everywhere the secrets
-that a models file or a package refers to.
+In production the values of all environment variables that any loaded package declares, and of those that look
+like a secret; everywhere the secrets that a models file or a package refers to, and the passwords of the stores.
 """
 
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from urllib.parse import unquote, urlsplit
 
 from workers.settings import Settings, SettingsError
 from workflows.context.plain_values import BASE_FLAGS
@@ -12,6 +14,41 @@ from workflows.models_file import ModelSpec, OpenAIModel
 from workflows.package.models import Package
 from workflows.package.sources import EnvSource, ExternalSource
 from workflows.package.trigger_specs import WebhookSpec
+
+# Others are settings, which tools rightly speak of: hiding a host's name would break every link to it.
+_SECRET_NAME = re.compile(
+    r"secret|token|passw|passphrase|credential|private|api_?key|_key$|^key_|_salt$", re.IGNORECASE
+)
+_PLAIN_NAME = re.compile(
+    r"(^|_)(host|hostname|url|uri|path|home|dir|region|zone|version|image|tag|sha|commit|branch|pod|node|name|namespace"
+    r"|addr|address|port|lang|term|user|shell|display|hosts|queue|database|container|instance|cluster|arch|machine)(_|$)",
+    re.IGNORECASE,
+)
+_RANDOM = re.compile(r"(?=[^0-9]*[0-9])(?=[^A-Za-z]*[A-Za-z])[A-Za-z0-9_+=.~-]{16,}")
+
+
+def values_of_environment(settings: Settings) -> set[str]:
+    """What a tool may read from the process though no package declares it."""
+    found = {password for value in settings.environ.values() if "@" in value for password in _password(value)}
+    if not settings.production:
+        return found
+    return found | {value for name, value in settings.environ.items() if _looks_secret(name, value)}
+
+
+def _looks_secret(name: str, value: str) -> bool:
+    if _SECRET_NAME.search(name):
+        # A reference to a file is no secret: only what stands in it is.
+        return not value.startswith("/")
+    return _PLAIN_NAME.search(name) is None and _RANDOM.fullmatch(value.strip()) is not None
+
+
+def _password(url: str) -> Iterator[str]:
+    try:
+        password = urlsplit(url).password
+    except ValueError:
+        return
+    if password:
+        yield from (password, unquote(password))
 
 
 def values_of_packages(packages: Iterable[Package], settings: Settings) -> set[str]:

@@ -3,10 +3,15 @@
 import json
 import logging
 import sys
+import threading
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TextIO, cast
 
 from workflows.context.redaction import Redactor
+
+log = logging.getLogger(__name__)
 
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "color_message", "taskName"}
 _PREVIEW_LENGTH = 300
@@ -80,10 +85,50 @@ def hide_in_logs(redactor: Redactor) -> None:
             handler.formatter.redactor = redactor
 
 
+class _HidingStream:
+    """A standard stream that hides what is printed to it; everything else is the stream's own."""
+
+    def __init__(self, stream: TextIO, redactor: Redactor) -> None:
+        self._stream = stream
+        self._redactor = redactor
+
+    def write(self, text: str) -> int:
+        self._stream.write(self._redactor.text(text))
+        return len(text)
+
+    def writelines(self, lines: Iterable[str]) -> None:
+        for line in lines:
+            self.write(line)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+@contextmanager
+def hiding_in_streams(redactor: Redactor) -> Iterator[None]:
+    """A package's tool may print: in a container that is the log as well."""
+    out, err = sys.stdout, sys.stderr
+    sys.stdout = cast("TextIO", _HidingStream(out, redactor))
+    sys.stderr = cast("TextIO", _HidingStream(err, redactor))
+    try:
+        yield
+    finally:
+        sys.stdout, sys.stderr = out, err
+
+
+def _thread_failed(failed: threading.ExceptHookArgs) -> None:
+    """Also of threads that a package's tool started: Python itself would print to standard error what it hides."""
+    error = failed.exc_value
+    if error is not None and not isinstance(error, SystemExit):
+        name = failed.thread.name if failed.thread else None
+        log.error("thread_failed", extra={"thread_name": name}, exc_info=error)
+
+
 def configure_logging(*, role: str, log_format: str, log_level: str) -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonFormatter(role) if log_format == "json" else ConsoleFormatter(role))
     logging.basicConfig(level=log_level.upper(), handlers=[handler], force=True)
+    threading.excepthook = _thread_failed
     # Their info lines are about themselves, in sentences; what they warn about still shows.
     for chatty in (
         "celery",

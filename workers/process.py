@@ -18,8 +18,8 @@ from accounting.ledger import Ledger
 from accounting.prices import PriceTable
 from workers.documents import Documents
 from workers.heartbeat import Heartbeat
-from workers.hidden_values import values_of_models, values_of_packages
-from workers.logs import hide_in_logs
+from workers.hidden_values import values_of_environment, values_of_models, values_of_packages
+from workers.logs import hide_in_logs, hiding_in_streams
 from workers.ownership import Ownership
 from workers.package_builds import PackageBuilds
 from workers.run_store import RunStore, connect
@@ -57,7 +57,9 @@ class WorkerProcess:
     def start(self) -> None:
         models = read_models_file(models_path(self.settings.models, library=LIBRARY))
         self.redactor.hide(values_of_models(models.models, self.settings))
+        self.redactor.hide(values_of_environment(self.settings))
         hide_in_logs(self.redactor)
+        self._opened.enter_context(hiding_in_streams(self.redactor))
         self._opened.callback(self._tool_threads.shutdown, wait=False, cancel_futures=True)
         self._thread.start()
         self._opened.callback(self._stop_loop)

@@ -28,12 +28,13 @@ from workflows.chat.conversation import DEFAULT_OPENING, OUT_OF_TIME, Checkpoint
 from workflows.chat.errors import ChatError, PackageDefect
 from workflows.chat.meter import RecordUsage, RunMeter
 from workflows.chat.transcript import Turn
+from workflows.context.computing import recompute
 from workflows.context.context_variables import ContextVariables
 from workflows.context.documents import DocumentWrite, WriteRefusedError
 from workflows.context.facts import RunFacts
 from workflows.context.loading import RunContext, load_context, purged, suppressed_names
 from workflows.context.missing import ContextError, ContextUnavailableError
-from workflows.context.previews import previews
+from workflows.context.previews import ShownContext, previews
 from workflows.context.redaction import Redactor, take_out
 from workflows.context.writes import key_facts, writes_at_success, writes_of_turn
 from workflows.outcome import Outcome, OutcomeKind
@@ -132,16 +133,17 @@ async def load_package(claim: Claim, worker: WorkerProcess) -> BuiltPackage:
 
 async def load_run_context(claim: Claim, package: Package, worker: WorkerProcess) -> RunContext:
     """A resumed run keeps the context of its checkpoint: what a finished turn saw must not change under it."""
-    document = claim.document
-    if document["turn"] == 0:
-        loaded = await load_context(package, run_facts(document), document["input"], worker.context_sources)
-        shown = {"values": previews(loaded.variables)} if worker.settings.verbose_debug else {}
-        log.info("context_loaded", extra={**labels(claim), "names": sorted(loaded.variables), **shown})
-        return loaded
-    suppressed = suppressed_names(package, production=worker.context_sources.production)
-    context = purged(document["context"], suppressed, run_id=claim.run_id)
-    take_out(context, suppressed, worker.redactor, fixed=run_facts(document).base_values())
-    return RunContext(context, suppressed)
+    facts = run_facts(claim.document)
+    if claim.document["turn"] == 0:
+        context = await load_context(package, facts, claim.document["input"], worker.context_sources)
+        shown = {"values": previews(context.variables)} if worker.settings.verbose_debug else {}
+        log.info("context_loaded", extra={**labels(claim), "names": sorted(context.variables), **shown})
+    else:
+        suppressed = suppressed_names(package, production=worker.context_sources.production)
+        context = RunContext(purged(claim.document["context"], suppressed, run_id=claim.run_id), suppressed)
+        recompute(package, context.variables, suppressed)  # of what may just have been purged
+    take_out(context.variables, context.suppressed, worker.redactor, fixed=facts.base_values())
+    return context
 
 
 def run_facts(document: Mapping[str, Any]) -> RunFacts:
@@ -172,7 +174,7 @@ async def resume_transcript(
         context=ContextVariables(context.variables),
         suppressed=context.suppressed,
         meter=meter,
-        opening=document["message"] or orchestrator.initial_message or DEFAULT_OPENING,
+        opening=worker.redactor.text(document["message"] or orchestrator.initial_message or DEFAULT_OPENING),
         turns=[Turn.from_document(without_hidden(turn, worker.redactor)) for turn in turns],
         next_agent=document["next_agent"],
         fixed=run_facts(document).base_values(),
@@ -187,6 +189,7 @@ def without_hidden(turn: Mapping[str, Any], redactor: Redactor) -> Mapping[str, 
 
 async def take_turns(chat: Conversation, claim: Claim, worker: WorkerProcess, worked: WorkedTime) -> Outcome:
     facts = key_facts_of(chat.package, claim)
+    shown = ShownContext(chat.context if worker.settings.verbose_debug else {})
 
     async def commit(number: int, turn: Turn, checkpoint: Checkpoint) -> None:
         try:
@@ -200,7 +203,7 @@ async def take_turns(chat: Conversation, claim: Claim, worker: WorkerProcess, wo
         log_written(claim, writes)
         log.info("turn_committed", extra={**labels(claim), "turn": number, "agent": turn.agent, "to": turn.handoff})
         if worker.settings.verbose_debug and turn.context_changes:
-            changed = previews(turn.context_changes)
+            changed = shown.changed_to(turn.context_changes)
             log.info("context_changed", extra={**labels(claim), "turn": number, "changes": changed})
         worker.metrics.turn(claim.document["workflow"], turn)
 
@@ -209,7 +212,7 @@ async def take_turns(chat: Conversation, claim: Claim, worker: WorkerProcess, wo
 
 def owed_at_success(chat: Conversation, claim: Claim) -> tuple[DocumentWrite, ...]:
     changed = {name for turn in chat.turns for name in turn.context_changes}  # also of turns before a resume
-    return writes_at_success(chat.package, changed, chat.context, key_facts_of(chat.package, claim))
+    return writes_at_success(chat.package, changed, chat.kept(), key_facts_of(chat.package, claim))
 
 
 def key_facts_of(package: Package, claim: Claim) -> Mapping[str, Any]:

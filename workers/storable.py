@@ -18,8 +18,9 @@ class NotStorableError(ValueError):
     """Data that cannot be kept; the text names the place."""
 
 
-def check_storable(value: Any, *, path: str = "input", depth: int = 0) -> int:
-    """Raises NotStorableError for what MongoDB would refuse; returns a rough size in bytes."""
+def check_storable(value: Any, *, path: str = "input", depth: int = 0, any_key: bool = False) -> int:
+    """Raises NotStorableError for what MongoDB would refuse; returns a rough size in bytes. `any_key`: also keys that
+    a query or an update of somebody else could not name."""
     if depth > MAX_DEPTH:
         raise NotStorableError(f"{path} is nested deeper than {MAX_DEPTH} levels")
     if value is None or isinstance(value, bool | float):
@@ -28,13 +29,13 @@ def check_storable(value: Any, *, path: str = "input", depth: int = 0) -> int:
         if not -MAX_INTEGER - 1 <= value <= MAX_INTEGER:
             raise NotStorableError(f"{path} is a number beyond 64 bits; send it as text")
         return 8
-    size = _checked_size(value, path=path, depth=depth)
+    size = _checked_size(value, path=path, depth=depth, any_key=any_key)
     if size > MAX_BYTES:
         raise NotStorableError(f"{path} is larger than {MAX_BYTES // 1024 // 1024} MB")
     return size
 
 
-def _checked_size(value: Any, *, path: str, depth: int) -> int:
+def _checked_size(value: Any, *, path: str, depth: int, any_key: bool) -> int:
     if isinstance(value, str):
         try:
             return len(value.encode("utf-8"))
@@ -42,29 +43,32 @@ def _checked_size(value: Any, *, path: str, depth: int) -> int:
             raise NotStorableError(f"{path} is text with a lone surrogate, which is not valid Unicode") from None
     if isinstance(value, Mapping):
         return sum(
-            _checked_key(key, path=path) + check_storable(item, path=f"{path}.{key}", depth=depth + 1)
+            _checked_key(key, path=path, any_key=any_key)
+            + check_storable(item, path=f"{path}.{key}", depth=depth + 1, any_key=any_key)
             for key, item in value.items()
         )
     if isinstance(value, list | tuple):
         return sum(
-            8 + check_storable(item, path=f"{path}[{index}]", depth=depth + 1) for index, item in enumerate(value)
+            8 + check_storable(item, path=f"{path}[{index}]", depth=depth + 1, any_key=any_key)
+            for index, item in enumerate(value)
         )
     raise NotStorableError(f"{path} is a {type(value).__name__}, which is not JSON")
 
 
-def _checked_key(key: Any, *, path: str) -> int:
+def _checked_key(key: Any, *, path: str, any_key: bool) -> int:
     if not isinstance(key, str) or "\x00" in key:
         raise NotStorableError(f"{path} has a key that is not plain text")
     # MongoDB would read such names as operators or paths in a later update or query.
-    if key.startswith("$") or "." in key:
+    if not any_key and (key.startswith("$") or "." in key):
         raise NotStorableError(f"{path} has the key {key[:40]!r}; keys must not begin with $ or hold a dot")
-    return _checked_size(key, path=path, depth=0)
+    return _checked_size(key, path=path, depth=0, any_key=any_key)
 
 
 def as_storable(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Tools may put anything into a context: what cannot be stored is kept as text, and its name is logged."""
+    """Tools may put anything into a context: what cannot be stored is kept as text, and its name is logged. Names of
+    files and addresses are keys like any other: a run that is resumed finds what it had."""
     stored = {storable_key(str(name)): _value_or_text(str(name), value) for name, value in values.items()}
-    sizes = {name: check_storable(value) for name, value in stored.items()}
+    sizes = {name: check_storable(value, any_key=True) for name, value in stored.items()}
     if sum(sizes.values()) > MAX_CONTEXT_BYTES:
         largest = max(sizes, key=lambda name: sizes[name])
         raise NotStorableError(
@@ -74,14 +78,12 @@ def as_storable(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def storable_key(name: str) -> str:
-    """Percent-encoded where MongoDB would read an operator or a path: two names never become one."""
-    encoded = name.replace("\x00", "%00").replace(".", "%2E").replace("$", "%24")
-    return encoded.encode("utf-8", "replace").decode()
+    return name.replace("\x00", "%00").encode("utf-8", "replace").decode()
 
 
 def _value_or_text(name: str, value: Any) -> Any:
     try:
-        check_storable(value, path=name)
+        check_storable(value, path=name, any_key=True)
     except NotStorableError as error:
         log.warning("context_value_stored_as_text", extra={"variable": name, "reason": str(error)})
         return _as_text(value).encode("utf-8", "replace").decode()[:MAX_TEXT]

@@ -71,6 +71,23 @@ class ModelsFile:
     prices: PriceTable
 
 
+def models_file_schema() -> dict[str, Any]:
+    """From the specs themselves, as a JSON Schema."""
+    definitions: dict[str, Any] = {}
+
+    def described(kind: Any) -> dict[str, Any]:
+        schema: dict[str, Any] = TypeAdapter(kind).json_schema(ref_template="#/definitions/{model}")
+        definitions.update(schema.pop("$defs", {}))
+        return schema
+
+    model = {"anyOf": [described(spec) for spec in (OpenAIModel, ScriptModel)]}
+    properties = {
+        "models": {"type": "object", "additionalProperties": model},
+        "prices": {"type": ["array", "null"], "items": described(_PriceEntry)},
+    }
+    return {"type": "object", "properties": properties, "required": ["models"], "definitions": definitions}
+
+
 def models_path(configured: Path | None, *, library: Path) -> Path:
     """What is configured; else ./models.yaml; else the canned answers of the packages we ship."""
     if configured is not None:

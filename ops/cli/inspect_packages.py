@@ -7,11 +7,13 @@ import click
 
 from ops.cli.output import json_option, print_json, print_table
 from ops.cli.verdicts import as_data, encodable, print_verdict
-from ops.missing_secrets import with_missing_secrets
+from ops.unmet_needs import with_unmet_needs
 from workers.settings import load_settings
 from workflows.package.catalog import Catalog, package_directories
 from workflows.package.loader import Inspection
 from workflows.package.models import Package
+
+_NOT_STARTED = "not started in this state; running processes keep the last good version"
 
 
 def _catalog() -> Catalog:
@@ -26,7 +28,7 @@ def triggers() -> None:
 @triggers.command("list")
 @json_option
 def list_triggers(as_json: bool) -> None:
-    """Every trigger of the packages here."""
+    """Every trigger of the packages that are started."""
     rows: list[dict[str, Any]] = [
         {
             "workflow": package.name,
@@ -48,7 +50,10 @@ def packages() -> None:
 @packages.command("list")
 @json_option
 def list_packages(as_json: bool) -> None:
-    """Every package, whether it is started, and what `unattended validate` says of it."""
+    """Every package, whether it is started, and what `unattended validate` says of it.
+
+    As the files are now: after a broken edit a running role goes on with the version before it.
+    """
     rows: list[dict[str, Any]] = [
         {
             "name": encodable(each.name),
@@ -82,7 +87,7 @@ def show_package(name: str, as_json: bool) -> None:
         print_json({**as_data(inspection, inspection.folder), **more})
     else:
         print_verdict(inspection, inspection.folder)
-        click.echo(f"version {version}" if version else "no run of it is started")
+        click.echo(f"version {version}" if version else _NOT_STARTED)
     raise SystemExit(1 if refused else 0)
 
 
@@ -91,7 +96,7 @@ def _inspections() -> list[tuple[Inspection, Package | None]]:
     settings = load_settings()
     catalog = Catalog(package_directories(settings.packages))
     by_folder = {package.folder: package for package in catalog.packages().values()}
-    return [(with_missing_secrets(each, settings), by_folder.get(each.folder)) for each in catalog.inspections()]
+    return [(with_unmet_needs(each, settings), by_folder.get(each.folder)) for each in catalog.inspections()]
 
 
 def _show(as_json: bool, title: str, rows: Sequence[dict[str, Any]]) -> None:

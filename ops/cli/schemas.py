@@ -19,8 +19,8 @@ def export_schema(file: str | None, output: Path | None) -> None:
     """The JSON Schema of a package file, or of all of them.
 
     \b
-    In an editor with YAML support, as a file's first line:
-      # yaml-language-server: $schema=./schemas/agents.schema.json
+    In an editor with YAML support, as a file's first line, relative to that file:
+      # yaml-language-server: $schema=../../schemas/agents.schema.json
     """
     wanted = [file] if file else list(SCHEMA_NAMES)
     if output is None:

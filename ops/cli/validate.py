@@ -8,7 +8,7 @@ import click
 
 from ops.cli.output import json_option, print_json
 from ops.cli.verdicts import as_data, print_totals, print_verdict
-from ops.missing_secrets import with_missing_secrets
+from ops.unmet_needs import with_unmet_needs
 from workers.settings import Settings, load_settings
 from workflows.package.catalog import folders_in, name_taken, package_directories
 from workflows.package.loader import Inspection, inspect_package
@@ -39,7 +39,7 @@ def _inspected(paths: Sequence[Path], settings: Settings, *, production: bool) -
     found: list[tuple[Path, Inspection]] = []
     holders: dict[str, Path] = {}
     for path in _folders(paths or package_directories(settings.packages), given=bool(paths)):
-        inspection = with_missing_secrets(inspect_package(path, production=production), settings)
+        inspection = with_unmet_needs(inspect_package(path, production=production), settings)
         if inspection.package is not None:
             holder = holders.setdefault(inspection.name, path)
             if holder != path:
@@ -55,7 +55,7 @@ def _folders(directories: Sequence[Path], *, given: bool) -> Iterator[Path]:
     seen: set[Path] = set()
     for directory in directories:
         if not directory.is_dir():
-            what = "is no directory; name the package's" if directory.exists() else "does not exist"
+            what = "is a file; name the directory of its package" if directory.exists() else "does not exist"
             hint = "PATH" if given else "UNATTENDED_PACKAGES"
             raise click.BadParameter(f"{directory} {what}", param_hint=hint)
         for folder in folders_in(directory) or [directory]:

@@ -57,10 +57,13 @@ async def _bounded(name: str, checks: Awaitable[list[Check]]) -> list[Check]:
 def check_settings(settings: Settings) -> list[Check]:
     known = [variable_name(each) for each in setting_fields()]
     unknown = unknown_variables(settings.environ)
-    if not unknown:
-        used = sum(name in settings.environ for name in known)
-        return [Check("settings", "ok", f"{used} of {len(known)} set in the environment")]
-    return [Check("settings", "warning", f"{name} is not a setting", _suggestion(name, known)) for name in unknown]
+    warnings = [Check("settings", "warning", f"{name} is not a setting", _suggestion(name, known)) for name in unknown]
+    stage = settings.environment.strip()
+    if not settings.production and stage.lower().startswith(("prod", "live")):
+        advice = "write ENVIRONMENT=production; else environment variables reach contexts and prompts"
+        warnings.append(Check("settings", "warning", f"ENVIRONMENT={stage} is not production", advice))
+    used = sum(name in settings.environ for name in known)
+    return warnings or [Check("settings", "ok", f"{used} of {len(known)} set in the environment")]
 
 
 def unusable_settings(error: SettingsError) -> Check:

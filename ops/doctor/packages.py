@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from ops.doctor.checks import Check, Level, one_line
+from ops.unmet_needs import hosts_not_allowed
 from workers.settings import Settings, SettingsError
 from workflows.models_file import ModelsFileError, ModelSpec, OpenAIModel, models_path, read_models_file
 from workflows.package.catalog import LIBRARY, Catalog, package_directories
@@ -23,7 +24,7 @@ def _check(settings: Settings) -> list[Check]:
     packages = catalog.packages()
     checks = [_missing(folder) for folder in directories if not folder.is_dir()]
     checks += [_not_started(each) for each in catalog.inspections() if each.obstacles]
-    checks += [_usable(package) for package in packages.values()]
+    checks += [_usable(package, settings) for package in packages.values()]
     if not checks:
         places = ", ".join(map(str, directories))
         advice = "put a package there, or set UNATTENDED_PACKAGES to directories that hold some"
@@ -41,8 +42,9 @@ def _not_started(inspection: Inspection) -> Check:
     return Check(f"package {name}", level, _first(inspection.obstacles), f"unattended packages show {name}")
 
 
-def _usable(package: Package) -> Check:
+def _usable(package: Package, settings: Settings) -> Check:
     warnings = [each for each in package.findings if each.level == "warning"]
+    warnings += hosts_not_allowed(package, settings)
     if warnings:
         advice = f"unattended packages show {package.name}"
         return Check(f"package {package.name}", "warning", _first(warnings), advice)

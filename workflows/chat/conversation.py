@@ -64,6 +64,12 @@ class Conversation:
     def package(self) -> Package:
         return self.built.package
 
+    def kept(self) -> dict[str, Any]:
+        """The context as it may be stored. What a tool's own thread writes after its turn is hidden there as well."""
+        kept = ContextVariables(self.context.kept())
+        take_out(kept, self.suppressed, self.redactor, fixed=self.fixed)
+        return kept.data
+
 
 async def converse(
     chat: Conversation,
@@ -137,16 +143,17 @@ async def take_turn(chat: Conversation, router: Router, agent: str, commit: Comm
     rule = router.after(agent, chat.context)
     end = ending(rule, chat.package, agent)
     next_agent = None if end is not None or rule is None else rule.target
+    context = chat.kept()
     turn = Turn(
         agent=agent,
         text=text,
         events=events,
-        context_changes=changes(before, chat.context),
+        context_changes=changes(before, context),
         handoff=rule.target if rule is not None else None,
         tokens=meter.tokens,
         duration_s=duration_s,
     )
-    await commit(number, turn, Checkpoint(number, next_agent, chat.context.data))
+    await commit(number, turn, Checkpoint(number, next_agent, context))
     chat.turns.append(turn)
     return end, next_agent or agent
 
@@ -169,7 +176,8 @@ def hide_again(chat: Conversation, agent: str) -> None:
     routes on it, stores it or shows it to a model."""
     names = take_out(chat.context, chat.suppressed, chat.redactor, fixed=chat.fixed)
     if names:
-        log.warning("environment_variables_purged", extra={"agent": agent, "names": names})
+        extra = {"run_id": chat.fixed.get("run_id"), "agent": agent, "names": names}
+        log.warning("environment_variables_purged", extra=extra)
 
 
 def restore_fixed(chat: Conversation, agent: str) -> None:
@@ -186,12 +194,12 @@ async def ask(chat: Conversation, meter: TurnMeter) -> tuple[str, Sequence[Mappi
     stream = MemoryStream()
     await stream.history.replace(history)
     spec = chat.package.agents[agent]
-    rendered = chat.redactor.text(render_exposed(chat.package.exposed.get(agent, ()), chat.context))
+    rendered = render_exposed(chat.package.exposed.get(agent, ()), chat.context)
     reply = await chat.built.agents[agent].ask(
         question,
         stream=stream,
         # An agent without a prompt gets a blank one: an empty tuple would mean "use your own".
-        prompt=tuple(part for part in (spec.system_message, rendered) if part) or (" ",),
+        prompt=tuple(chat.redactor.text(part) for part in (spec.system_message, rendered) if part) or (" ",),
         dependencies={CONTEXT: chat.context, REDACTOR: chat.redactor, **meter.dependencies()},
     )
     if not (reply.body or "").strip():

@@ -34,7 +34,9 @@ def same(left: Any, right: Any) -> bool:
 
 
 def within(item: Any, container: Any) -> bool | None:
-    """None when there is nothing to look into."""
+    """As strict as `same`. None when there is nothing to look into."""
+    if isinstance(container, list | tuple | set | frozenset):
+        return any(same(item, each) for each in container)
     try:
         return item in container
     except TypeError:
@@ -48,5 +50,5 @@ def ordered(symbol: str, left: Any, right: Any, *, said: str) -> bool:
         return bool(ORDERINGS[symbol](left, right))
     except TypeError:
         kinds = f"{type(left).__name__} {symbol} {type(right).__name__}"
-        log.debug("condition_type_mismatch", extra={"condition": said, "types": kinds})
+        log.info("condition_type_mismatch", extra={"condition": said, "types": kinds})
         return False

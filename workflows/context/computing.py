@@ -1,5 +1,6 @@
 """Computed variables: JMESPath expressions over other variables, evaluated anew whenever those may have changed."""
 
+import copy
 import json
 import logging
 from collections.abc import Collection, Mapping
@@ -18,7 +19,7 @@ log = logging.getLogger(__name__)
 
 
 def recompute(package: Package, context: ContextVariables, suppressed: Collection[str] = ()) -> None:
-    """Sets every variable that has a computation. What cannot be evaluated is None, and said; nothing raises."""
+    """Sets every variable that has a computation. What cannot be evaluated is its default, and said; nothing raises."""
     waiting = {
         name: variable.source
         for name, variable in package.variables.items()
@@ -29,9 +30,10 @@ def recompute(package: Package, context: ContextVariables, suppressed: Collectio
         ready = [name for name, source in waiting.items() if waiting.keys().isdisjoint(source.inputs.values())]
         for name in ready or list(waiting):
             source = waiting.pop(name)
-            context.set(name, _value(name, source, context, suppressed) if ready else None)
+            value = _value(name, source, context, suppressed) if ready else None
+            context.set(name, copy.deepcopy(package.variables[name].default) if value is None else value)
             if not ready:
-                _say_missing(name, "computed in a circle")
+                _say_missing(logging.WARNING, name, context, "computed in a circle")
 
 
 def _value(name: str, source: ComputedSource, context: Mapping[str, Any], suppressed: Collection[str]) -> Any:
@@ -43,12 +45,14 @@ def _value(name: str, source: ComputedSource, context: Mapping[str, Any], suppre
         # Plain JSON of its own: what an expression selects is otherwise the live object of another variable.
         return json.loads(json_text(result))
     except Exception as error:  # noqa: BLE001 -- a tool may put any object into a context, and any may refuse to be read
-        _say_missing(name, type(error).__name__)
+        # What it is computed from may only come in a later turn: then this is no news.
+        level = logging.DEBUG if any(value is None for value in given.values()) else logging.WARNING
+        _say_missing(level, name, context, type(error).__name__)
         return None
 
 
-def _say_missing(name: str, why: str) -> None:
-    log.warning("computed_value_missing", extra={"variable": name, "reason": why})
+def _say_missing(level: int, name: str, context: Mapping[str, Any], why: str) -> None:
+    log.log(level, "computed_value_missing", extra={"run_id": context.get("run_id"), "variable": name, "reason": why})
 
 
 @lru_cache(maxsize=512)

@@ -207,6 +207,9 @@ def _term(tree: ast.expr) -> Node:
         case ast.Call(func=ast.Name(id="len"), args=[argument], keywords=[]):
             measured = _node(argument)
             return lambda context: length(measured(context))
+        case ast.Name() | ast.Attribute(value=ast.Name()):
+            word = ast.unparse(tree)
+            raise ConditionError(f"{word} stands alone: write '{word}' for a text, or ${{{word}}} for a variable")
         case _:
             raise ConditionError(f"{ast.unparse(tree)!r} is not allowed in a condition")
 
@@ -226,7 +229,7 @@ def _comparator(op: ast.cmpop, said: str) -> Comparator:
         case ast.NotEq() | ast.IsNot():
             return lambda left, right: not same(left, right)
         case ast.In():
-            return lambda item, container: within(item, container) is True
+            return lambda item, container: item is not None and within(item, container) is True
         case ast.NotIn():
             return lambda item, container: within(item, container) is False
         case _:

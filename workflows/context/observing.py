@@ -60,11 +60,13 @@ class Trigger(Protocol):
 @dataclass(frozen=True, slots=True)
 class Transition:
     """`to` unset: the trigger's own value; `"$1"`: what its pattern captured. `from_` set: only while the variable
-    has this value."""
+    has this value. The places are where it and its trigger stand in their file, for findings."""
 
     trigger: Trigger
     to: Any = UNSET
     from_: Any = UNSET
+    place: str = field(default="", compare=False)
+    trigger_place: str = field(default="", compare=False)
 
 
 _CAPTURED = re.compile(r"\$([1-9][0-9]?)")

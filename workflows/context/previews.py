@@ -13,6 +13,19 @@ def previews(values: Mapping[str, Any]) -> dict[str, str]:
     return {name: preview(name, value) for name, value in values.items()}
 
 
+class ShownContext:
+    """How a context looks in a log, so that a change can be told as what it was and what it is."""
+
+    def __init__(self, context: Mapping[str, Any]) -> None:
+        self._shown = previews(context)
+
+    def changed_to(self, changes: Mapping[str, Any]) -> dict[str, str]:
+        now = previews(changes)
+        told = {name: f"{self._shown.get(name, 'absent')} -> {text}" for name, text in now.items()}
+        self._shown |= now
+        return told
+
+
 def preview(name: str, value: Any) -> str:
     if _SECRET_NAME.search(name):
         return "(hidden)"

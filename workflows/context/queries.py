@@ -11,6 +11,9 @@ from bson.errors import InvalidId
 _NAME = r"\s*(?:runtime\.)?([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*)\s*"
 PLACEHOLDER = re.compile(rf"\{{\{{{_NAME}\}}\}}|\$\{{{_NAME}\}}", re.ASCII)
 TENANT_NAMES = frozenset({"app_id", "enterprise_id"})
+_MAY_BE_OBJECT_IDS = TENANT_NAMES | {"_id"}
+# Absent or null. A list may hold null beside an owner, and `None` alone would find it there.
+_NOBODY: Mapping[str, Any] = {"$eq": None, "$not": {"$type": "array"}}
 # JavaScript that would run on the database server, with its rights and its time.
 SERVER_CODE = frozenset({"$where", "$function", "$accumulator"})
 # What stands under these is an expression, a pattern or a schema: a text such as "$card" is not data there.
@@ -34,8 +37,8 @@ def placeholders(template: Any) -> set[str]:
 
 def fill_query(template: Mapping[str, Any], facts: Mapping[str, Any]) -> dict[str, Any]:
     filled: dict[str, Any] = _fill(template, facts)
-    if "_id" in filled:
-        filled["_id"] = id_condition(filled["_id"])
+    for name in _MAY_BE_OBJECT_IDS & filled.keys():
+        filled[name] = id_condition(filled[name])
     return filled
 
 
@@ -108,15 +111,14 @@ def _text_and_id(text: str) -> list[Any]:
 def tenant_scope(app_id: str) -> dict[str, Any]:
     """What this app may read: its own documents, and those that say no owner. `app_id` decides, and where a
     document has none, its older name `enterprise_id`."""
-    own = _text_and_id(app_id)
-    return {"$or": [{"app_id": {"$in": own}}, {"app_id": None, "enterprise_id": {"$in": [*own, None]}}]}
+    return {"$or": [*owned_by(app_id)["$or"], {"app_id": _NOBODY, "enterprise_id": _NOBODY}]}
 
 
 def owned_by(app_id: str) -> dict[str, Any]:
     """What this app may write: its own documents only. One that says no owner is everybody's to read, so that a
     write by one app would be seen by all others."""
     own = _text_and_id(app_id)
-    return {"$or": [{"app_id": {"$in": own}}, {"app_id": None, "enterprise_id": {"$in": own}}]}
+    return {"$or": [{"app_id": {"$in": own}}, {"app_id": _NOBODY, "enterprise_id": {"$in": own}}]}
 
 
 def server_code(query: Any) -> str | None:

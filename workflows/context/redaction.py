@@ -1,14 +1,13 @@
 """Redaction: hidden values taken out of text and data, whatever carried them there.
 
 A value is found as it is and as JSON or Python writes it between quotes. Not further: what code encoded (base64,
-URL), cut up or turned around on purpose is not found, nor is a value of fewer than 6 characters, or
-of one ordinary word.
+URL), cut up or turned around on purpose is not found, nor is a value of fewer than 6 characters.
 """
 
 import json
 import re
 import threading
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from workflows.context.context_variables import ContextVariables
@@ -16,9 +15,10 @@ from workflows.context.context_variables import ContextVariables
 HIDDEN = "(hidden)"
 SHORTEST = 6
 MAX_DEPTH = 100
-# A single word such as europe or warning is a setting rather than a secret: hidden, it would tear holes into
-# ordinary sentences.
-_WORD = re.compile(r"[a-z]{1,9}|production|development", re.IGNORECASE)
+# Settings rather than secrets: hidden, they would tear holes into ordinary sentences.
+_ORDINARY = frozenset({"production", "development", "staging", "testing", "sandbox", "enabled", "disabled", "default"})
+# Pydantic quotes what it refuses, and cuts what is long in the middle: half of a value is not found.
+_CUT_INPUT = re.compile(r"input_value=.{1,60}\.\.\..{1,60}, input_type=")
 
 
 class Redactor:
@@ -42,38 +42,48 @@ class Redactor:
             self._forms = tuple(forms)
 
     def text(self, text: str) -> str:
+        if self._forms and "input_value=" in text:
+            text = _CUT_INPUT.sub(f"input_value={HIDDEN}, input_type=", text)
         # Looking for each is many times faster than the pattern, and nearly always the end of it.
-        if not any(form in text for form in self._forms):
+        if len(text) < SHORTEST or not any(form in text for form in self._forms):
             return text
         redacted = self._pattern.sub(HIDDEN, text)
         return text if redacted == text else redacted
 
     def data(self, value: Any) -> Any:
         """The same object when nothing in it is hidden, so that whoever holds a live one keeps it."""
-        return self._data(value, 0) if self._forms else value
+        if not self._forms:
+            return value
+        walk = _Walk()
+        shown = self._data(value, 0, walk)
+        # What points back to itself cannot be taken apart: a copy would still lead to the original.
+        return HIDDEN if walk.came_back and shown is not value else shown
 
-    def _data(self, value: Any, depth: int) -> Any:
+    def _data(self, value: Any, depth: int, walk: "_Walk") -> Any:
         if value is None or isinstance(value, bool):
             return value
         if isinstance(value, str):
             return self.text(value)
-        if depth < MAX_DEPTH:
-            if isinstance(value, Mapping):
-                return self._mapping(value, depth + 1)
-            if isinstance(value, list | tuple):
-                items = [self._data(item, depth + 1) for item in value]
-                if _same(items, value):
-                    return value
-                return items if isinstance(value, list) else tuple(items)
+        if depth < MAX_DEPTH and isinstance(value, Mapping | list | tuple):
+            return walk.once(value, lambda: self._container(value, depth + 1, walk))
         return self._other(value)
 
-    def _mapping(self, value: Mapping[Any, Any], depth: int) -> Any:
+    def _container(self, value: Mapping[Any, Any] | Sequence[Any], depth: int, walk: "_Walk") -> Any:
+        if isinstance(value, Mapping):
+            return self._mapping(value, depth, walk)
+        held = list(value)  # a tool's own thread may change it meanwhile
+        items = [self._data(item, depth, walk) for item in held]
+        if _same(items, held):
+            return value
+        return tuple(items) if isinstance(value, tuple) else items
+
+    def _mapping(self, value: Mapping[Any, Any], depth: int, walk: "_Walk") -> Any:
         try:
             pairs = list(value.items())
         except Exception:  # noqa: BLE001 -- a tool's own mapping may be broken; what cannot be read is not shown
             return HIDDEN
-        keys = [self._data(key, depth) for key, _ in pairs]
-        items = [self._data(item, depth) for _, item in pairs]
+        keys = [self._data(key, depth, walk) for key, _ in pairs]
+        items = [self._data(item, depth, walk) for _, item in pairs]
         if _same(keys, [key for key, _ in pairs]) and _same(items, [item for _, item in pairs]):
             return value
         return dict(zip(keys, items, strict=True))
@@ -81,12 +91,31 @@ class Redactor:
     def _other(self, value: Any) -> Any:
         """Numbers, and objects that a log or the store would show as text."""
         try:
-            shown, written = str(value), repr(value)
+            shown = str(value)
+            written = shown if type(value) in (int, float) else repr(value)
         except Exception:  # noqa: BLE001 -- a tool's own object may be broken; what cannot be read is not shown
             return HIDDEN
         if self.text(shown) != shown:
             return self.text(shown)
         return value if self.text(written) == written else HIDDEN
+
+
+class _Walk:
+    """Looks at each container once: shared ones, and trees whose nodes point back to their parents, would otherwise
+    be walked along every path through them."""
+
+    def __init__(self) -> None:
+        self.came_back = False
+        self._became: dict[int, list[Any]] = {}  # with the container itself, so that nothing else takes its id
+
+    def once(self, container: Any, look: Callable[[], Any]) -> Any:
+        known = self._became.get(id(container))
+        if known is not None:
+            self.came_back |= len(known) == 1  # still being looked at
+            return known[-1]
+        entry = self._became[id(container)] = [container]
+        entry.append(look())
+        return entry[-1]
 
 
 def take_out(
@@ -129,7 +158,7 @@ def _leaves(value: Any) -> Iterable[str]:
 
 
 def _worth_hiding(text: str) -> bool:
-    return len(text) >= SHORTEST and not _WORD.fullmatch(text) and text not in HIDDEN
+    return len(text) >= SHORTEST and text.lower() not in _ORDINARY and text not in HIDDEN
 
 
 def _forms(value: str) -> set[str]:

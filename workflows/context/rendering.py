@@ -9,6 +9,8 @@ import re
 from collections.abc import Collection, Mapping
 from typing import Any
 
+from pydantic import BaseModel
+
 MAX_RENDERED = 8_000
 # All that str.splitlines takes for the end of a line.
 _LINE_ENDS = re.compile("[\n\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029]")
@@ -33,6 +35,11 @@ def as_text(value: Any) -> str:
     if isinstance(value, str):
         return value
     try:
-        return json.dumps(value, ensure_ascii=False, default=str)
+        return json.dumps(value, ensure_ascii=False, default=_as_data)
     except (TypeError, ValueError, RecursionError):  # odd keys, cycles, endless nesting
         return repr(value)
+
+
+def _as_data(value: Any) -> Any:
+    """A model that a tool returned is its fields, so that derived variables find them; anything else is its text."""
+    return value.model_dump() if isinstance(value, BaseModel) else str(value)

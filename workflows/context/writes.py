@@ -5,14 +5,19 @@ the run (its app, its user, a declared input), never by a value that a tool or a
 """
 
 import copy
+import logging
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from workflows.context.documents import DocumentWrite, WriteRefusedError
 from workflows.context.plain_values import query_facts, read_inputs
 from workflows.context.queries import TENANT_NAMES
+from workflows.context.redaction import HIDDEN
+from workflows.context.rendering import as_text
 from workflows.package.models import Package, Variable
 from workflows.package.sources import ComputedSource, EntitySource, WriteStrategy, WriteTarget
+
+log = logging.getLogger(__name__)
 
 
 def writes_of_turn(
@@ -86,8 +91,16 @@ def _write(variable: Variable, target: WriteTarget, value: Any, facts: Mapping[s
         collection=target.collection,
         key=target.search_by,
         key_value=key_value,
-        values=_copied(dict(_settable(items, own, place)), place),
+        values=_not_hidden(variable.name, _copied(dict(_settable(items, own, place)), place)),
     )
+
+
+def _not_hidden(variable: str, values: dict[str, Any]) -> dict[str, Any]:
+    """What was hidden from the run stays in the document as it is: a placeholder must not take its place."""
+    hidden = [name for name, value in values.items() if HIDDEN in as_text(value)]
+    if hidden:
+        log.warning("hidden_value_not_written", extra={"variable": variable, "fields": hidden})
+    return {name: value for name, value in values.items() if name not in hidden}
 
 
 def _items(variable: Variable, target: WriteTarget, value: Any, place: str) -> Mapping[Any, Any]:

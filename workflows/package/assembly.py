@@ -6,8 +6,9 @@ from typing import Any
 
 from workflows.package.findings import Findings
 from workflows.package.models import USER, Agent, Package, Pattern, Rule
-from workflows.package.raw.files import PackageFile
+from workflows.package.raw.files import ABOUT_THE_FILE, PackageFile
 from workflows.package.reading.agents import read_agents
+from workflows.package.reading.context_roots import exposure_places
 from workflows.package.reading.hooks import read_hooks
 from workflows.package.reading.orchestrator import read_orchestrator
 from workflows.package.reading.routing import read_rules
@@ -26,20 +27,22 @@ class Assembly:
 
     def __init__(self, folder: Path, files: Mapping[str, PackageFile], findings: Findings) -> None:
         self._folder = folder
-        self._all_findings = findings
-        self.complete = all(file.readable for file in files.values())
-        # Whoever does not know the agents cannot say that one is unknown.
-        self._findings = findings if files["agents"].readable else Findings()
+        self._all_findings = self._findings = findings
         self.files: dict[str, PackageFile] = dict(files)
         self._orchestrator = read_orchestrator(self._section("orchestrator"), folder_name=folder.name)
         self._drop_unused(self._orchestrator.pattern)
+        self._agents = read_agents(self._section("agents"))
+        self.complete = bool(self._agents) and all(file.readable for file in files.values())
+        if not self._agents:  # whoever does not know the agents cannot say that one is unknown
+            self._findings = Findings()
 
     def package(self, version: str) -> Package:
-        agents = read_agents(self._section("agents"))
+        agents = self._agents
         names = frozenset(agents)
         self._check_first_speaker(names)
         variables, exposed = read_variables(self._section("context_variables"), folder=self._folder)
         rules = self._rules(names)
+        triggers = self._triggers()
         tools, lifecycle_tools = read_tools(self._section("tools"), folder=self._folder, agents=names)
         package = Package(
             name=self._orchestrator.workflow_name,
@@ -49,13 +52,15 @@ class Assembly:
             agents=agents,
             variables=variables,
             exposed=exposed,
+            exposure_places=exposure_places(self._section("context_variables")),
             rules=rules,
             tools=tools,
-            triggers=self._triggers(),
+            triggers=tuple(triggers.values()),
             findings=(),
             lifecycle_tools=lifecycle_tools,
             outputs=self._outputs(agents),
             hooks=read_hooks(self._section("hooks", "middleware"), folder=self._folder, agents=names),
+            trigger_places={spec.name: place for place, spec in triggers.items()},
             file_names={stem: file.name for stem, file in self.files.items()},
         )
         if self._findings is not self._all_findings:
@@ -73,9 +78,10 @@ class Assembly:
     def _section(self, *stems: str) -> Section:
         """Empty for a file that is not there; what could not be read has been said, and nothing more is."""
         file = next((self.files[stem] for stem in stems if stem in self.files), None)
-        body: Any = {} if file is None else file.body
         findings = self._findings if file is None or file.readable else Findings()
-        return Section(body, file=file.name if file else stems[0], path="", findings=findings)
+        if file is None:
+            return Section({}, file=stems[0], path="", findings=findings)
+        return Section(file.body, file=file.name, path=file.wrapper, findings=findings, beside=file.beside)
 
     def _check_first_speaker(self, agents: frozenset[str]) -> None:
         first = self._orchestrator.initial_agent
@@ -92,18 +98,27 @@ class Assembly:
         required = frozenset(name for name, agent in agents.items() if agent.structured_outputs_required)
         return read_structured_outputs(self._section("structured_outputs"), agents=frozenset(agents), required=required)
 
-    def _triggers(self) -> tuple[TriggerSpec, ...]:
+    def _triggers(self) -> dict[str, TriggerSpec]:
         """`triggers.yaml`, or `triggers:` inside the orchestrator file."""
         own, orchestrator = self.files.get("triggers"), self.files["orchestrator"]
         inside = orchestrator.body.get("triggers") if isinstance(orchestrator.body, Mapping) else None
-        if own is None:
-            return read_triggers(inside or [], file=orchestrator.name, findings=self._findings)
+        if own is None or (inside and own.readable and not _has_triggers(own.body)):
+            self.files.pop("triggers", None)  # findings name the file that has them
+            path = "" if "triggers" in orchestrator.beside else orchestrator.wrapper
+            return read_triggers(inside or [], file=orchestrator.name, findings=self._findings, path=path)
         if inside:
             message = f"stands in {orchestrator.name} too; keep one place"
             self._findings.add("error", "two_files", own.name, "triggers", message)
-        return read_triggers(own.body, file=own.name, findings=self._findings)
+        return read_triggers(own.body, file=own.name, findings=self._findings, path=own.wrapper, beside=own.beside)
 
     def _tell_what_needs_no_agents(self) -> None:
         for each in self._findings.all:
             if each.code != "unknown_agent":
                 self._all_findings.include(each)
+
+
+def _has_triggers(body: Any) -> bool:
+    """A file may be empty, or hold an empty list."""
+    if isinstance(body, Mapping):
+        return any(value not in (None, [], {}) for key, value in body.items() if key not in ABOUT_THE_FILE)
+    return body not in (None, [])

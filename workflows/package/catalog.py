@@ -52,12 +52,18 @@ def package_folders(directories: Sequence[Path]) -> list[Path]:
 
 
 def name_taken(name: str, holder: Path, *, file: str) -> Finding:
-    message = f"the name {name} is already taken by {holder}; give one of them another workflow_name"
-    return Finding("error", "name_taken", file, "workflow_name", message)
+    message = f"the name {name} is taken by {holder}, so that no run of this one is started; rename one of them"
+    return Finding("warning", "name_taken", file, "workflow_name", message, blocks=True)
 
 
 def _is_young(written_ns: int) -> bool:
     return time.time_ns() - written_ns < SETTLE_S * 1e9
+
+
+def _tell_why_not(inspection: Inspection) -> None:
+    event = "package_refused" if inspection.verdict == "refused" else "package_not_started"
+    said = [str(each) for each in inspection.obstacles]
+    log.error(event, extra={"workflow": inspection.name, "folder": str(inspection.folder), "findings": said})
 
 
 class Catalog:
@@ -155,8 +161,7 @@ class Catalog:
             inspection = replace(inspection, findings=(clash, *inspection.findings))
         self._inspections = {**self._inspections, folder: inspection}
         if package is None or inspection.obstacles:
-            said = [str(each) for each in inspection.obstacles]
-            log.error("package_refused", extra={"folder": str(folder), "findings": said})
+            _tell_why_not(inspection)
             return
         stale = {name: each for name, each in self._packages.items() if each.folder != folder}
         self._packages = {**stale, package.name: package}

@@ -1,9 +1,13 @@
 """Findings: what a package's author should know, from a note to the reason why it is refused."""
 
+import difflib
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
 Level = Literal["info", "warning", "error"]
+_MOST_SUGGESTIONS = 50  # looking for near names takes time; the first ones teach enough
+_LONGEST_NAME = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +44,7 @@ class Findings:
 
     def __init__(self) -> None:
         self._all: list[Finding] = []
+        self._suggestions_left = _MOST_SUGGESTIONS
 
     def add(self, level: Level, code: str, file: str, path: str, message: str) -> None:
         self._all.append(Finding(level, code, file, path, message))
@@ -54,6 +59,15 @@ class Findings:
     def blocks(self, code: str, file: str, path: str, message: str) -> None:
         """What is read but would be missing from a run so much that none is started."""
         self._all.append(Finding("warning", code, file, path, f"{message}; runs of it are not started", blocks=True))
+
+    def near(self, name: str, known: Iterable[str]) -> str | None:
+        """The known name that an author may have meant."""
+        if self._suggestions_left == 0 or len(name) > _LONGEST_NAME:
+            return None
+        self._suggestions_left -= 1
+        by_word = {str(each).lower(): str(each) for each in known}  # YAML has keys that are no text
+        close = difflib.get_close_matches(name.lower(), by_word, n=1, cutoff=0.75)
+        return by_word[close[0]] if close else None
 
     @property
     def all(self) -> tuple[Finding, ...]:

@@ -11,11 +11,19 @@ from workflows.package.counts import count_entries
 from workflows.package.findings import Finding, Findings, PackageError
 from workflows.package.models import Counts, Package
 from workflows.package.raw.data_files import MAX_FILE_BYTES
-from workflows.package.raw.files import FIRST_ERA, STEMS, SUFFIXES, is_first_era, looks_like_package, read_package_files
+from workflows.package.raw.files import (
+    FIRST_ERA,
+    SCREENS,
+    STEMS,
+    SUFFIXES,
+    is_first_era,
+    looks_like_package,
+    read_package_files,
+)
 from workflows.package.raw.tree import Tree, TreeFile, read_tree, version_of
 from workflows.package.task_batches import report_task_batches
 
-_PACKAGE_FILES = frozenset(f"{stem}{suffix}" for stem in STEMS for suffix in SUFFIXES)
+_PACKAGE_FILES = frozenset(f"{stem}{suffix}" for stem in (*STEMS, SCREENS) for suffix in SUFFIXES)
 
 Verdict = Literal["ready", "findings", "refused"]
 
@@ -67,12 +75,12 @@ def _inspect(folder: Path, *, production: bool) -> Inspection:
         return _nothing(folder, "not_a_package", message)
     findings = Findings()
     tree = read_tree(folder)
-    version = _version(tree, findings)  # before the files: an edit in between is seen at the next look
+    version, problems = _version(tree)  # before the files: an edit in between is seen at the next look
     files = read_package_files(folder, findings)
-    _tell_of_the_tree(tree, findings)
+    _tell_of_the_tree(problems, findings)
     assembly = Assembly(folder, files, findings)
     package = assembly.package(version)
-    report_task_batches(folder, findings)
+    report_task_batches(folder, findings, agents=package.agents.keys())
     if assembly.complete:  # else what could not be read would look wrong where it is named
         check_package(package, findings, production=production)
     told = bounded(findings.all)
@@ -84,24 +92,24 @@ def _nothing(folder: Path, code: str, message: str, *, file: str | None = None) 
     return Inspection(folder.name, folder, Counts(), (finding,))
 
 
-def _version(tree: Tree, findings: Findings) -> str:
+def _version(tree: Tree) -> tuple[str, tuple[Finding, ...]]:
     """Empty when there is more than can be read; what is too large is not hashed to find that out."""
     if any(each.level == "error" for each in tree.problems) or any(_is_too_large(each) for each in tree.files):
-        return ""
+        return "", tree.problems
     try:
-        return version_of(tree)
+        return version_of(tree), tree.problems
     except OSError as error:
         place = Path(str(error.filename or "")).name
-        findings.add("error", "unreadable", place, "", f"cannot be read: {error.strerror or error}")
-        return ""
+        message = f"cannot be read: {error.strerror or error}"
+        return "", (*tree.problems, Finding("error", "unreadable", place, "", message))
 
 
 def _is_too_large(file: TreeFile) -> bool:
     return file.size > MAX_FILE_BYTES and file.name in _PACKAGE_FILES
 
 
-def _tell_of_the_tree(tree: Tree, findings: Findings) -> None:
+def _tell_of_the_tree(problems: tuple[Finding, ...], findings: Findings) -> None:
     told = {each.file for each in findings.all}
-    for each in tree.problems:
+    for each in problems:
         if each.file not in told:
             findings.include(each)

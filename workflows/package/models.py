@@ -159,14 +159,12 @@ class Package:
     lifecycle_tools: tuple[LifecycleTool, ...] = ()
     hooks: tuple[Hook, ...] = ()
     outputs: StructuredOutputs = field(default_factory=StructuredOutputs)
+    # Where the entry of each agent that sees variables stands, as agents[2]; for findings.
+    exposure_places: Mapping[str, str] = field(default_factory=dict, compare=False)
+    trigger_places: Mapping[str, str] = field(default_factory=dict)  # name -> triggers[1]; for findings
     # The file that each stem was read from, as tools -> tools.json: what findings of checks across files name.
     file_names: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def refused(self) -> bool:
         return any(finding.level == "error" for finding in self.findings)
-
-    @property
-    def blockers(self) -> tuple[Finding, ...]:
-        """Why a package that is read well is not started: it needs what this worker does not do."""
-        return tuple(finding for finding in self.findings if finding.blocks)

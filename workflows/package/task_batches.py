@@ -1,6 +1,6 @@
 """Task batches: agents that work through a list. They are read and reported; this worker does not run them."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -8,9 +8,11 @@ from workflows.package.findings import Findings
 from workflows.package.raw.files import read_task_batches
 
 _LISTS = ("batches", "conveyors")
+_AGENTS = ("trigger_agent", "decomposition_agent", "execution_agents")
 
 
-def report_task_batches(folder: Path, findings: Findings) -> None:
+def report_task_batches(folder: Path, findings: Findings, *, agents: Collection[str]) -> None:
+    """Without `agents` nobody knows which ones there are."""
     file = read_task_batches(folder, findings)
     if file is None or not file.readable:
         return
@@ -21,6 +23,10 @@ def report_task_batches(folder: Path, findings: Findings) -> None:
         findings.add("warning", "wrong_type", file.name, "", "must be a mapping with a list called batches")
     for key in _LISTS:
         _check_shape(body.get(key), key, file.name, findings)
+        for place, name in _named_agents(body.get(key), key) if agents else ():
+            if name not in agents:
+                message = f"{name[:100]} is not an agent of this package; correct it, or add the agent"
+                findings.add("warning", "unknown_agent", file.name, place, message)
     message = "batches of tasks are not executed yet, so what they produce would never be there; route without them"
     findings.blocks("task_batches", file.name, "", message)
 
@@ -32,3 +38,12 @@ def _check_shape(entries: Any, key: str, file: str, findings: Findings) -> None:
     for index, entry in enumerate(entries or ()):
         if not isinstance(entry, Mapping) or not isinstance(entry.get("id"), str):
             findings.add("warning", "wrong_type", file, f"{key}[{index}]", "must be a mapping with an id")
+
+
+def _named_agents(entries: Any, key: str) -> Iterator[tuple[str, str]]:
+    for index, entry in enumerate(entries if isinstance(entries, list) else ()):
+        for field in _AGENTS if isinstance(entry, Mapping) else ():
+            named = entry.get(field)
+            several = enumerate(named) if isinstance(named, list) else ()
+            names = [(f"{field}[{number}]", each) for number, each in several] or [(field, named)]
+            yield from ((f"{key}[{index}].{place}", name) for place, name in names if isinstance(name, str))

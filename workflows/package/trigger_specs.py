@@ -5,8 +5,6 @@ from datetime import timedelta
 from typing import Annotated, Any, Literal
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-import jmespath
-from jmespath.exceptions import JMESPathError
 from pydantic import (
     AfterValidator,
     BaseModel,
@@ -20,6 +18,7 @@ from pydantic import (
 
 from workflows.context.value_types import is_of_type, is_one_of
 from workflows.package.cron import check_cron
+from workflows.package.jmespath_problems import jmespath_problem
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 _DURATION = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)\s*$")
@@ -43,13 +42,18 @@ def parse_duration(value: object) -> timedelta:
     return timedelta(seconds=seconds)
 
 
+class FieldError(ValueError):
+    """What several fields say together is wrong; `field` is the one that an author looks at first."""
+
+    def __init__(self, field: str, message: str) -> None:
+        super().__init__(message)
+        self.field = field
+
+
 def _check_expression(text: str) -> str:
-    try:
-        jmespath.compile(text)
-    except JMESPathError as error:
-        raise ValueError(f"is not a JMESPath expression: {str(error).splitlines()[0]}") from None
-    except RecursionError:
-        raise ValueError("is nested too deeply") from None
+    problem = jmespath_problem(text)
+    if problem is not None:
+        raise ValueError(problem)
     return text
 
 
@@ -107,8 +111,15 @@ class _Trigger(_Spec):
     @model_validator(mode="after")
     def _one_way_to_name_apps(self) -> "_Trigger":
         if self.apps and self.app_id is not None:
-            raise ValueError("give either apps or app_id, not both")
+            raise FieldError("app_id", "give either apps or app_id, not both")
         return self
+
+
+def _check_cron(cron: str, timezone: str) -> None:
+    try:
+        check_cron(cron, timezone)
+    except ValueError as error:
+        raise FieldError("cron", str(error)) from None
 
 
 class Misfire(_Spec):
@@ -127,12 +138,14 @@ class ScheduleSpec(_Trigger):
 
     @model_validator(mode="after")
     def _one_clock(self) -> "ScheduleSpec":
-        if (self.cron is None) == (self.every is None):
+        if self.cron is None and self.every is None:
             raise ValueError("give either cron or every")
+        if self.cron is not None and self.every is not None:
+            raise FieldError("every", "give either cron or every")
         if self.every is not None and self.every < timedelta(seconds=1):
-            raise ValueError("every must be at least 1s")
+            raise FieldError("every", "every must be at least 1s")
         if self.cron is not None:
-            check_cron(self.cron, self.timezone)
+            _check_cron(self.cron, self.timezone)
         return self
 
 
@@ -163,7 +176,7 @@ class Verification(_Spec):
     @model_validator(mode="after")
     def _references_only(self) -> "Verification":
         if any(not reference.startswith(("env:", "file:")) for reference in self.secret):
-            raise ValueError("secret: write env:NAME or file:PATH, never the secret itself")
+            raise FieldError("secret", "write env:NAME or file:PATH, never the secret itself")
         return self
 
 
@@ -188,15 +201,23 @@ class FormInput(_Spec):
         if self.default is None:
             return self
         if not is_of_type(self.default, self.type):
-            raise ValueError(f"default is not of type {self.type}; change the default or the type")
+            raise FieldError("default", f"default is not of type {self.type}; change the default or the type")
         if self.enum and not is_one_of(self.default, self.enum):
-            raise ValueError("default is not one of the values in enum; add it there or change it")
+            raise FieldError("default", "default is not one of the values in enum; add it there or change it")
         return self
 
 
 class FormSpec(_Trigger):
     type: Literal["form_submit"] = "form_submit"
     inputs: dict[str, FormInput] = Field(min_length=1)
+
+
+class RunFinishedSpec(_Trigger):
+    """After another run. Read, so that a typo is found; nothing is started by it yet."""
+
+    type: Literal["run_finished"] = "run_finished"
+    workflow: Name
+    outcome: str | tuple[str, ...] = ()
 
 
 TriggerSpec = ScheduleSpec | ChangeSpec | WebhookSpec | FormSpec

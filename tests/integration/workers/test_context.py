@@ -21,7 +21,7 @@ def fill(context_variables=None):
 """
 
 
-async def test_what_a_store_would_refuse_in_a_context_is_kept_as_text_under_an_encoded_name(stage: Stage) -> None:
+async def test_a_context_is_kept_as_a_tool_left_it_and_what_a_store_refuses_as_text(stage: Stage) -> None:
     package = relay("Odd", ["A", "B"])
     package["tools"] = {"tools": [{"agent": "A", "file": "fill.py", "function": "fill"}]}
     package["tools/fill.py"] = ODD_TOOL
@@ -34,10 +34,11 @@ async def test_what_a_store_would_refuse_in_a_context_is_kept_as_text_under_an_e
     assert (run["state"], run["turn"]) == ("succeeded", 2)
     context = run["context"]
     assert context["basket"] == '"a basket of the tool\'s own"'
-    assert context["%24cost%2Eeur"] == 12
-    assert context["nested"] == '{"$where": {"a.b": 1}}'
+    assert context["$cost.eur"] == 12
+    assert context["nested"] == {"$where": {"a.b": 1}}
     assert context["plain"] == {"a": [1, "two"]}
-    assert "$cost.eur" not in context
+    [turn, _] = await stage.store.committed_turns(run["_id"], up_to=2)
+    assert turn["context_changes"] == {name: context[name] for name in ("basket", "$cost.eur", "nested", "plain")}
 
 
 async def test_a_database_variable_is_the_newest_document_of_the_runs_own_app(stage: Stage) -> None:

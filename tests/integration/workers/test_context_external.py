@@ -491,6 +491,14 @@ async def test_a_verbose_log_shows_the_loaded_context_in_previews(stage: Stage) 
         "definitions": {
             "note": {"type": "string", "source": {"type": "static", "value": "shown to whoever asks"}},
             "api_key": {"type": "string", "source": {"type": "static", "value": "canary"}},
+            "stage": {
+                "type": "string",
+                "source": {
+                    "type": "state",
+                    "default": "new",
+                    "transitions": [{"to": "seen", "trigger": {"type": "agent_turn_count", "agent": "A", "count": 1}}],
+                },
+            },
         }
     }
     stage.package("Verbose", package)
@@ -499,4 +507,5 @@ async def test_a_verbose_log_shows_the_loaded_context_in_previews(stage: Stage) 
     await stage.ended((await stage.accept("Verbose")).run_id)
 
     assert "shown to whoever asks" in stage.log()
+    assert "new -> seen" in stage.log()
     assert "canary" not in stage.log()

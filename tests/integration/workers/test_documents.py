@@ -2,6 +2,7 @@
 
 import asyncio
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from pymongo.errors import OperationFailure
 
 from workers.documents import Documents
 from workers.run_store import RunStore
+from workflows.context.bounds import plain_json
 from workflows.context.documents import DocumentRead, DocumentWrite, ReadRefusedError, WriteRefusedError
 
 pytestmark = pytest.mark.integration
@@ -57,6 +59,9 @@ async def orders(store: RunStore) -> list[dict[str, Any]]:
         ({"app_id": ""}, False),
         ({"app_id": {"name": "acme"}}, False),
         ({"app_id": ["globex"]}, False),
+        ({"app_id": ["globex", None]}, False),
+        ({"enterprise_id": ["globex", None]}, False),
+        ({"app_id": ["globex", None], "enterprise_id": "acme"}, False),
     ],
     ids=str,
 )
@@ -162,6 +167,19 @@ async def test_a_write_changes_the_newest_document_of_its_app_and_inserts_what_i
         {"order_id": 17, "n": "shared"},
         {"order_id": 17, "app_id": "initech", "n": "new"},
     ]
+
+
+async def test_dates_and_ids_that_were_read_as_text_and_left_alone_stay_what_they_are(
+    store: RunStore, documents: Documents
+) -> None:
+    born, friend = datetime(2026, 1, 2, tzinfo=UTC), ObjectId(OBJECT_ID)
+    order = {"order_id": 17, "app_id": "acme", "born": born, "friend": friend, "seen": [born], "n": 1}
+    await store.database["orders"].insert_one(dict(order))
+    found = plain_json(await documents.read(reading(store, {"order_id": 17}, "born", "friend", "seen", "n")))
+
+    await documents.write_with(no_step, [writing(store, {**found, "n": 2, "new": None})])
+
+    assert await orders(store) == [{**order, "n": 2, "new": None}]
 
 
 @pytest.mark.parametrize("key", ["app_id", "enterprise_id"])

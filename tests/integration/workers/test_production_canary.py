@@ -20,7 +20,7 @@ from workers.settings import as_environment
 pytestmark = pytest.mark.integration
 
 CANARIES = {
-    "CANARY_KEY": 'canary-7f3a "quoted"\nsecond-line-9b1c',
+    "CANARY_WORD": 'canary-7f3a "quoted"\nsecond-line-9b1c',
     "CANARY_CONFIG": '{"token": "config-canary-55e1"}',
 }
 MARKS = ("canary-7f3a", "second-line-9b1c", "config-canary-55e1")
@@ -29,8 +29,9 @@ TOOLS = """
 import json
 import logging
 import os
+import sys
 
-KEY = os.environ["CANARY_KEY"]
+KEY = os.environ["CANARY_WORD"]
 
 class Holder:
     def __str__(self):
@@ -61,6 +62,8 @@ def raises() -> str:
 
 def logs() -> str:
     logging.getLogger("a.package").warning("it is %s", KEY, extra={"why": {"deep": [KEY]}})
+    print("printed", KEY, flush=True)
+    print("printed", KEY, file=sys.stderr, flush=True)
     return "logged"
 
 def published(region: str = KEY) -> str:
@@ -95,7 +98,7 @@ def spying() -> dict[str, Any]:
         },
         "context_variables": {
             "definitions": {
-                "key": {"type": "string", "source": {"type": "environment", "env_var": "CANARY_KEY"}},
+                "key": {"type": "string", "source": {"type": "environment", "env_var": "CANARY_WORD"}},
                 "config": {"type": "object", "source": {"type": "config", "env_var": "CANARY_CONFIG"}},
                 **{name: {"type": "string", "source": {"type": "state"}} for name in ("copied", "plain", "held")},
             },
@@ -111,7 +114,7 @@ def broken() -> dict[str, Any]:
     return {
         **relay("Broken", ["A"]),
         "tools": {"tools": [{"agent": "A", "file": "b.py", "function": "b"}]},
-        "tools/b.py": "import os\nraise RuntimeError('cannot start with ' + os.environ['CANARY_KEY'])\ndef b(): ...\n",
+        "tools/b.py": "import os\nraise RuntimeError('cannot start with ' + os.environ['CANARY_WORD'])\ndef b(): ...\n",
     }
 
 
@@ -205,7 +208,7 @@ async def test_in_development_the_same_package_sees_and_shows_it(stage: Stage) -
     run, failed, server = await spied(stage)
 
     assert await stage.agents_of(run["_id"]) == ["Spy", "Leaked"]
-    assert run["context"]["key"] == CANARIES["CANARY_KEY"]
+    assert run["context"]["key"] == CANARIES["CANARY_WORD"]
     assert run["context"]["config"] == {"token": "config-canary-55e1"}
     assert seen(server.requests[0]["messages"][0]["content"]) == list(MARKS)
     assert seen(json.dumps(server.requests[1]["messages"][-len(NAMES) :])) == list(MARKS)
@@ -234,16 +237,21 @@ async def test_a_variable_that_an_edit_declares_is_hidden_from_the_next_run_on(s
 
 
 async def test_the_key_of_a_model_is_hidden_everywhere(stage: Stage) -> None:
-    stage.package("Spying", {**spying(), "context_variables": {"definitions": {}}})
+    key = "canary-7f3a-of-the-model"
+    spy = {**spying(), "context_variables": {"definitions": {}}}
+    spy["orchestrator"]["initial_message"] = f"Remember {key}."
+    spy["agents"]["agents"][0]["system_message"] = f"You know {key}."
+    stage.package("Spying", spy)
     with model_server(lambda number: echoing(server, number)) as server:
         stage.models(
-            {"default": {"provider": "openai", "model": "stub", "base_url": server.url, "api_key": "env:CANARY_KEY"}}
+            {"default": {"provider": "openai", "model": "stub", "base_url": server.url, "api_key": "env:CANARY_WORD"}}
         )
-        key = "canary-7f3a-of-the-model"
-        await stage.start_worker(environ={**os.environ, **CANARIES, "CANARY_KEY": key})
+        await stage.start_worker(environ={**os.environ, **CANARIES, "CANARY_WORD": key})
         run = await stage.ended((await stage.accept("Spying")).run_id)
 
     assert run["state"] == "succeeded"
+    prompt, opening = server.requests[0]["messages"]
+    assert (prompt["content"], opening["content"]) == ("You know (hidden).", "Remember (hidden).")
     assert "canary-7f3a" not in json.dumps(server.requests)
     assert "canary-7f3a" not in await everything_stored(stage)
     assert "canary-7f3a" not in stage.log()

@@ -47,14 +47,20 @@ async def test_a_turn_whose_worker_died_before_the_run_was_moved_on_is_taken_aga
 
 
 def sandboxed() -> dict[str, Any]:
-    """B hands over to C in and out of the sandbox alike, unless the variable must not be seen."""
+    """B hands over to C in and out of the sandbox alike, unless the variable must not be seen. What is computed from
+    the variable skips B's turn altogether."""
     package = relay("Sandboxed", ["A", "B", "C"])
     flag = {"type": "boolean", "source": {"type": "environment", "env_var": "SANDBOX", "default": False}}
-    package["context_variables"] = {"definitions": {"sandbox": flag}, "agents": {"B": {"variables": ["sandbox"]}}}
+    place = {"type": "string", "source": {"type": "computed", "computation": "sandbox && 'box'", "inputs": ["sandbox"]}}
+    package["context_variables"] = {
+        "definitions": {"sandbox": flag, "place": place},
+        "agents": {"B": {"variables": ["sandbox"]}},
+    }
     to_c = {"source_agent": "B", "target_agent": "C", "handoff_type": "condition", "condition_type": "expression"}
     package["handoffs"] = {
         "handoff_rules": [
             {"source_agent": "A", "target_agent": "B", "handoff_type": "after_work"},
+            {**to_c, "condition": "${place} == 'box'", "condition_scope": "pre"},
             {**to_c, "condition": "${sandbox} == true"},
             {**to_c, "condition": "not ${sandbox}"},
             {"source_agent": "B", "target_agent": "terminate", "handoff_type": "after_work"},
@@ -66,13 +72,15 @@ def sandboxed() -> dict[str, Any]:
 
 @pytest.mark.parametrize(
     ("environment", "agents", "kept"),
-    [("production", ["A", "B"], False), ("development", ["A", "B", "C"], True)],
+    [("Production", ["A", "B"], False), ("development", ["A", "C"], True)],
 )
 async def test_an_environment_value_in_a_checkpoint_is_removed_in_production(
     stage: Stage, environment: str, agents: list[str], kept: bool
 ) -> None:
     stage.package("Sandboxed", sandboxed())
-    elsewhere, claim = await one_turn_done(stage, "Sandboxed", context={"sandbox": True, "note": "stays"})
+    elsewhere, claim = await one_turn_done(
+        stage, "Sandboxed", context={"sandbox": True, "place": "box", "note": "stays"}
+    )
     await elsewhere.requeue(claim, delay=timedelta(0), counts_as_attempt=False, reason="hand-back")
     await stage.start_worker(environment=environment)
 

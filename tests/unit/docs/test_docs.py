@@ -16,6 +16,7 @@ import yaml
 from ops.cli.main import cli
 from ops.docs_settings import settings_table, with_table
 from workers.settings import setting_fields, variable_name
+from workflows.chat.script import read_script
 from workflows.models_file import read_models_file
 from workflows.package.findings import Findings
 from workflows.package.loader import load_package
@@ -197,3 +198,4 @@ def test_the_example_package_loads_as_the_page_says(tmp_path: Path) -> None:
     assert loaded.findings == ()
     assert (len(loaded.agents), len(loaded.tools), len(loaded.triggers)) == (2, 1, 5)
     assert set(models.models) == {"default", "local", "canned"}
+    assert read_script(package / "answers.yaml").entry("Clerk", answered=1, failed=1)["text"] == "REFUND"

@@ -8,12 +8,29 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.unit.docs.test_docs import ROOT, blocks
 from tests.unit.workflows.packages import AGENTS, ORCHESTRATOR, errors, load, write_tool
+from workers import storable
+from workflows.chat.tool_functions import MAX_RESULT
+from workflows.context import conditions
+from workflows.context.bounds import MAX_CONTEXT_BYTES, MAX_VALUE_BYTES
+from workflows.context.external.reader import LONGEST_CALL_S, MAX_ATTEMPTS
 from workflows.context.observers.registry import NEVER_FIRES, trigger_types
+from workflows.context.patterns import MAX_MATCHED_LENGTH, MAX_PATTERN_LENGTH
+from workflows.context.reads import ALL_READS_DEADLINE_S, READ_DEADLINE_S
+from workflows.context.rendering import MAX_RENDERED
+from workflows.package import jmespath_problems
+from workflows.package.loader import load_package
+from workflows.package.models import Limits, Package
+from workflows.package.raw.data_files import MAX_FILE_BYTES
+from workflows.package.raw.tree import MAX_FILES, MAX_TREE_BYTES
+from workflows.package.raw.yaml_events import MAX_CHARACTERS
+from workflows.package.reading.parsed_code import MAX_CODE_BYTES
 from workflows.package.reading.sources import SOURCES
 from workflows.package.schemas.all import schema_of
 
-PAGE = (Path(__file__).resolve().parents[3] / "docs" / "package-format.md").read_text(encoding="utf-8")
+PATH = ROOT / "docs" / "package-format.md"
+PAGE = PATH.read_text(encoding="utf-8")
 ROW = re.compile(r"^\| (`.+?`(?:, `.+?`)*) \| `(.+?)` \| (.*) \|$", re.MULTILINE)
 TOOLS = [{"agent": "A", "file": "t.py", "function": name} for name in ("approve", "pay")]
 
@@ -99,6 +116,75 @@ def test_every_example_of_a_source_is_read(tmp_path: Path, names: list[str], exa
             "wrong_default",
             "wrong_type_of_value",
         }
+
+
+def other_names(text: str) -> Iterator[tuple[str, str]]:
+    for names, _, meaning in rows(text):
+        for said in re.findall(r"\balso ((?:`\w+`(?:, )?)+)", meaning):
+            yield from ((names[0], other) for other in re.findall(r"`(\w+)`", said))
+
+
+def example_package(folder: Path, **changed: str) -> Package:
+    """The one that the page's blocks form, some of its files with another text."""
+    for block in (each for each in blocks(PATH) if each.file):
+        file = folder / str(block.file)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(changed.get(file.stem, block.text), encoding="utf-8")
+    return load_package(folder)
+
+
+def text_of(stem: str) -> str:
+    return next(block.text for block in blocks(PATH) if block.file == f"{stem}.yaml")
+
+
+FILE_OF = {"### Sources": "context_variables", "## handoffs, or transition_graph": "handoffs", "## tools": "tools"}
+OTHER_NAMES = [
+    (stem, name, other)
+    for title, stem in FILE_OF.items()
+    for name, other in other_names(section(title))
+    if re.search(rf"\b{name}:", text_of(stem))
+]
+
+
+@pytest.mark.parametrize(("stem", "name", "other"), OTHER_NAMES)
+def test_every_other_name_of_a_field_is_read_as_the_field(tmp_path: Path, stem: str, name: str, other: str) -> None:
+    plain = example_package(tmp_path / "plain" / "Refunds")
+    package = example_package(
+        tmp_path / "other" / "Refunds", **{stem: re.sub(rf"\b{name}:", f"{other}:", text_of(stem))}
+    )
+
+    assert package.findings == ()
+    assert (package.variables, package.rules) == (plain.variables, plain.rules)
+    assert [(each.agents, each.function) for each in package.tools] == [
+        (each.agents, each.function) for each in plain.tools
+    ]
+
+
+def test_enough_other_names_are_tried() -> None:
+    assert len(OTHER_NAMES) >= 10
+
+
+def test_the_bounds_and_defaults_are_those_of_the_code() -> None:
+    limits, kilobyte, megabyte = Limits(), 1024, 1024 * 1024
+
+    for said in (
+        f"A file has at most {MAX_FILE_BYTES // megabyte} MB, and {MAX_CHARACTERS // megabyte} MB once",
+        f"Python files {MAX_CODE_BYTES // megabyte} MB",
+        f"a package {MAX_FILES:,} files and {MAX_TREE_BYTES // megabyte} MB",
+        f"A value that is read has at most {MAX_VALUE_BYTES // kilobyte} KB",
+        f"a context {MAX_CONTEXT_BYTES // megabyte} MB when a run begins",
+        f"and {storable.MAX_CONTEXT_BYTES // megabyte} MB later",
+        f"a prompt shows {MAX_RENDERED:,} characters",
+        f"A condition or an expression has at most {conditions.MAX_LENGTH:,} characters",
+        f"a pattern {MAX_PATTERN_LENGTH:,}; it sees {MAX_MATCHED_LENGTH:,} characters",
+        f"`max_turns` {limits.max_turns}, `wall_clock_s` {limits.wall_clock_s:g}, `model_calls` {limits.model_calls}",
+        f"{READ_DEADLINE_S:g} s each, {ALL_READS_DEADLINE_S:g} s together",
+        f"no call takes longer than {LONGEST_CALL_S:g} s",
+        f"attempts, 1 to {MAX_ATTEMPTS}",
+        f"at most {MAX_RESULT:,} characters",
+    ):
+        assert said in PAGE
+    assert conditions.MAX_LENGTH == jmespath_problems.MAX_LENGTH
 
 
 TRIGGERS = [(names[0], example) for names, example, _ in rows(section("### What changes a state"))]

@@ -69,6 +69,13 @@ def test_an_error_is_one_line() -> None:
     assert len(one_line(ValueError("x" * 999))) == 301
 
 
+@pytest.mark.parametrize(("stage", "level"), [("prod", "warning"), ("Production ", "ok"), ("staging", "ok")])
+def test_what_only_looks_like_production_is_a_warning(stage: str, level: str) -> None:
+    [check] = check_settings(Settings(environment=stage, environ={}))
+
+    assert check.level == level
+
+
 def test_a_misspelt_setting_is_a_warning_with_the_right_name() -> None:
     [check] = check_settings(Settings(environ={"UNATTENDED_MONGO_URL": "x", "OTHER": "y"}))
 
@@ -182,6 +189,20 @@ async def test_the_shipped_packages_and_their_models_are_good(tmp_path: Path) ->
         ("package OrderFollowUp", "ok"),
         ("models", "ok"),
     ]
+
+
+async def test_a_host_that_is_not_allowed_is_a_warning(tmp_path: Path) -> None:
+    packages = copy_of_the_library(tmp_path)
+    (packages / "DailyDigest" / "context_variables.yaml").write_text(
+        "definitions: {v: {type: string, source: {type: external, url: 'https://api.example.com'}}}\n"
+        "agents: {Writer: [v]}\n"
+    )
+
+    checks = await check_packages_and_models(Settings(packages=(packages,), models=packages / "models.yaml"))
+
+    (check,) = [each for each in checks if each.name == "package DailyDigest"]
+    assert check.level == "warning"
+    assert "host_not_allowed" in check.found or "more" in check.found
 
 
 async def test_a_refused_package_is_a_problem_that_names_file_and_place(tmp_path: Path) -> None:

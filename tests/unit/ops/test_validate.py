@@ -53,7 +53,7 @@ def test_json_has_exactly_this_shape(tmp_path: Path) -> None:
                     "code": "ui_only",
                     "file": "ui_config.yaml",
                     "path": "",
-                    "message": "describes a user interface; there is none here, it is not read",
+                    "message": "describes a user interface; there is none here, and nothing of it is used",
                 },
                 {
                     "level": "error",
@@ -121,6 +121,7 @@ def test_a_path_that_is_no_directory_is_wrong_use(tmp_path: Path, kind: str) -> 
 
     assert result.exit_code == 2
     assert str(path) in result.stderr.replace("\n", "")
+    assert ("is a file; name the directory of its package" if kind == "file" else "does not exist") in result.stderr
     assert result.stdout == ""
 
 
@@ -133,16 +134,17 @@ def test_without_a_path_the_configured_directories_are_checked(tmp_path: Path) -
     assert "UNATTENDED_PACKAGES" in missing.stderr
 
 
-def test_of_two_packages_with_one_name_the_later_is_refused(tmp_path: Path) -> None:
+def test_of_two_packages_with_one_name_the_later_is_not_started(tmp_path: Path) -> None:
     first = package(tmp_path / "a", "Same")
     package(tmp_path / "b", "Same")
 
     found = verdicts(tmp_path / "a", tmp_path / "b")
 
-    assert [each["verdict"] for each in found] == ["ready", "refused"]
-    assert [(each["code"], each["file"], each["path"]) for each in found[1]["findings"]] == [
-        ("name_taken", "orchestrator.yaml", "workflow_name")
+    assert [each["verdict"] for each in found] == ["ready", "findings"]
+    assert [(each["level"], each["code"], each["file"], each["path"]) for each in found[1]["findings"]] == [
+        ("warning", "name_taken", "orchestrator.yaml", "workflow_name")
     ]
+    assert "Same: findings, not started" in unattended("validate", tmp_path / "a", tmp_path / "b").output
     assert str(first) in found[1]["findings"][0]["message"]
 
 
@@ -183,7 +185,7 @@ def test_a_secret_that_is_missing_is_a_warning_and_no_secret_is_ever_shown(
 
     assert missing["verdict"] == "findings"
     assert [(each["level"], each["code"], each["file"], each["path"]) for each in missing["findings"]] == [
-        ("warning", "secret_missing", "triggers.yaml", "triggers.hook.verify.secret")
+        ("warning", "secret_missing", "triggers.yaml", "triggers[0].verify.secret")
     ]
     assert there["verdict"] == "ready"
     assert "canary-value" not in json.dumps(there) + shown.output
@@ -198,6 +200,32 @@ def test_a_secret_that_no_file_can_be_is_not_waited_for(tmp_path: Path, referenc
     folder = package(tmp_path, triggers=[{**WEBHOOK, "verify": {"scheme": "github", "secret": written}}])
 
     assert [each["code"] for each in verdicts(folder)[0]["findings"]] == ["secret_missing"]
+
+
+def test_a_host_that_is_not_allowed_is_a_warning(tmp_path: Path) -> None:
+    source = {"type": "external", "url": "https://api.example.com:444/x/{{app_id}}"}
+    variables = {"definitions": {"v": {"type": "string", "source": source}}, "agents": {"A": ["v"]}}
+    folder = package(tmp_path, context_variables=variables)
+
+    (refused,) = verdicts(folder, UNATTENDED_EXTERNAL_HOSTS="api.example.com")
+    (allowed,) = verdicts(folder, UNATTENDED_EXTERNAL_HOSTS="api.example.com:444")
+
+    assert allowed["findings"] == []
+    (finding,) = refused["findings"]
+    assert (finding["level"], finding["code"], finding["file"], finding["path"]) == (
+        "warning",
+        "host_not_allowed",
+        "context_variables.yaml",
+        "definitions.v.source.url",
+    )
+    assert finding["message"].startswith("api.example.com:444 is not an allowed host; the operator lists it in")
+
+
+def test_an_address_that_is_none_is_said_once(tmp_path: Path) -> None:
+    source = {"type": "external", "url": "https://[/x"}
+    folder = package(tmp_path, context_variables={"definitions": {"v": {"type": "string", "source": source}}})
+
+    assert [each["code"] for each in verdicts(folder)[0]["findings"]] == ["wrong_value"]
 
 
 @pytest.mark.parametrize("how", [{"flag": ["--production"]}, {"environ": {"ENVIRONMENT": "production"}}])
@@ -286,9 +314,8 @@ def test_packages_list_and_show_agree_with_validate(tmp_path: Path) -> None:
         shown = json.loads(result.stdout)
         assert {key: shown[key] for key in answer} == answer
         assert result.exit_code == (1 if name == "Broken" else 0)
-    assert (
-        "no run of it is started" in unattended("packages", "show", "Blocked", UNATTENDED_PACKAGES=str(tmp_path)).stdout
-    )
+    blocked = unattended("packages", "show", "Blocked", UNATTENDED_PACKAGES=str(tmp_path)).stdout
+    assert blocked.endswith("\nnot started in this state; running processes keep the last good version\n")
 
 
 def test_a_command_is_not_interrupted_by_the_log(tmp_path: Path) -> None:

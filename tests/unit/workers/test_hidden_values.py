@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.unit.workflows.packages import load
-from workers.hidden_values import values_of_models, values_of_packages
+from workers.hidden_values import values_of_environment, values_of_models, values_of_packages
 from workers.settings import Settings
 from workflows.models_file import ModelSpec, OpenAIModel, ScriptModel
 from workflows.package.models import Package
@@ -65,3 +65,29 @@ def test_the_keys_of_models_are_hidden_and_one_that_is_not_set_is_said_elsewhere
     }
 
     assert values_of_models(models, Settings(environ=ENVIRON)) == {"value-of-key"}
+
+
+UNDECLARED = {
+    "STRIPE_API_KEY": "plain words",
+    "DB_PASSWORD": "hunter22",
+    "SOMETHING": "3f9ac1d2-77be-41aa-9d10",
+    "TLS_PRIVATE_KEY": "/run/secrets/tls",
+    "HOSTNAME": "worker-6d9f8b7c5-x2x4z",
+    "AWS_REGION": "ap-southeast-2",
+    "PATH": "/usr/local/bin:/usr/bin",
+    "SHOP_URL": "https://shop.example.com/orders",
+    "GREETING": "hello to all of you",
+    "UNATTENDED_MONGODB_URL": "mongodb://ada:s3cr%40t-word@127.0.0.1:27017/?x=1",
+    "BROKEN": "http://[@x",
+}
+
+
+def test_in_production_what_looks_like_a_secret_is_hidden_though_nobody_declares_it() -> None:
+    password = {"s3cr%40t-word", "s3cr@t-word"}
+
+    assert values_of_environment(Settings(environment="development", environ=UNDECLARED)) == password
+    assert values_of_environment(Settings(environment="production", environ=UNDECLARED)) == password | {
+        "plain words",
+        "hunter22",
+        "3f9ac1d2-77be-41aa-9d10",
+    }

@@ -3,6 +3,7 @@
 import json
 import logging
 import sys
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -10,10 +11,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workers.logs import ConsoleFormatter, EventFormatter, JsonFormatter, configure_logging, hide_in_logs
+from workers.logs import (
+    ConsoleFormatter,
+    EventFormatter,
+    JsonFormatter,
+    configure_logging,
+    hide_in_logs,
+    hiding_in_streams,
+)
 from workflows.context.redaction import Redactor
 
 FORMATTERS: list[Callable[[str], logging.Formatter]] = [ConsoleFormatter, JsonFormatter]
+
+
+@pytest.fixture(autouse=True)
+def given_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What configuring a process changes in it, besides its handlers."""
+    monkeypatch.setattr(threading, "excepthook", threading.excepthook)
 
 
 def record(event: str = "run_claimed", *args: Any, exc_info: Any = None, **extra: Any) -> logging.LogRecord:
@@ -179,6 +193,24 @@ def test_a_hidden_value_is_in_no_line(formatter: type[EventFormatter], failed: l
         assert part not in hiding.format(failed)
 
 
+def test_a_thread_that_nobody_waits_for_fails_in_the_log(capsys: pytest.CaptureFixture[str]) -> None:
+    root = logging.getLogger()
+    before = (root.level, list(root.handlers))
+    try:
+        configure_logging(role="worker", log_format="json", log_level="info")
+        hide_in_logs(Redactor(["canary-7f3a"]))
+        thread = threading.Thread(target=int, args=["canary-7f3a"], name="left behind")
+        thread.start()
+        thread.join()
+    finally:
+        root.handlers[:] = before[1]
+        root.setLevel(before[0])
+
+    [line] = map(json.loads, capsys.readouterr().err.splitlines())
+    assert (line["event"], line["thread_name"]) == ("thread_failed", "left behind")
+    assert "ValueError: invalid literal for int() with base 10: '(hidden)'" in line["exception"]
+
+
 def test_values_that_are_known_later_are_hidden_by_what_was_configured_before(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -195,3 +227,14 @@ def test_values_that_are_known_later_are_hidden_by_what_was_configured_before(
         root.setLevel(before[0])
 
     assert json.loads(capsys.readouterr().err)["event"] == f"it said {HIDDEN}"
+
+
+def test_what_is_printed_is_hidden_and_the_streams_are_given_back(capsys: pytest.CaptureFixture[str]) -> None:
+    out, err = sys.stdout, sys.stderr
+    with hiding_in_streams(Redactor(["canary-7f3a"])):
+        print("it is canary-7f3a")  # noqa: T201 -- as a tool prints
+        sys.stderr.writelines(["canary-7f3a\n", "and more\n"])
+        assert sys.stdout.isatty() is out.isatty()
+
+    assert (sys.stdout, sys.stderr) == (out, err)
+    assert capsys.readouterr() == (f"it is {HIDDEN}\n", f"{HIDDEN}\nand more\n")

@@ -26,7 +26,7 @@ async def test_a_refused_package_is_named_with_its_first_fault(tmp_path: Path) -
     folder = write_package(tmp_path / "P", tools="- [")
 
     assert await why_not(tmp_path, "Small") == (
-        "Small is not started: error: tools.yaml:2: line 2, column 1: did not find expected node content"
+        "Small is not started: error: tools.yaml: line 2, column 1: did not find expected node content"
         f" [unreadable]; see `unattended validate {folder}`"
     )
 

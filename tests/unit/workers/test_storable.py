@@ -109,8 +109,18 @@ def test_values_that_can_be_kept_stay_and_others_become_text(caplog: pytest.LogC
     cycle.append(cycle)
 
     kept = as_storable(
-        {"a": {"b": [1]}, "when": datetime(2026, 1, 1, tzinfo=UTC), "odd": {("x", 1): 2}, "cycle": cycle}
+        {
+            "a": {"b": [1], "main.py": {"$ref": 2}},
+            "when": datetime(2026, 1, 1, tzinfo=UTC),
+            "odd": {("x", 1): 2},
+            "cycle": cycle,
+        }
     )
 
-    assert kept == {"a": {"b": [1]}, "when": '"2026-01-01 00:00:00+00:00"', "odd": "{('x', 1): 2}", "cycle": "[[...]]"}
+    assert kept == {
+        "a": {"b": [1], "main.py": {"$ref": 2}},
+        "when": '"2026-01-01 00:00:00+00:00"',
+        "odd": "{('x', 1): 2}",
+        "cycle": "[[...]]",
+    }
     assert [vars(record)["variable"] for record in caplog.records] == ["when", "odd", "cycle"]

@@ -200,7 +200,8 @@ def test_a_waiting_name_is_reported_once(tmp_path: Path, caplog: pytest.LogCaptu
     for _ in range(3):
         catalog.packages()
 
-    assert [record.getMessage() for record in caplog.records if record.levelno >= logging.ERROR] == ["package_refused"]
+    said = [record for record in caplog.records if record.levelno >= logging.ERROR]
+    assert [(each.getMessage(), each.__dict__["workflow"]) for each in said] == [("package_not_started", "Small")]
 
 
 def test_a_removed_package_is_gone_but_its_runs_can_finish(tmp_path: Path) -> None:

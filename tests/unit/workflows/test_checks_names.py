@@ -1,27 +1,25 @@
-"""Checks of names: in exposures, in prompts and in conditions."""
+"""Checks of names: in exposures and in conditions."""
 
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.unit.workflows.normal_form import (
     ORCH,
-    G,
     H,
     Said,
     V,
-    agents,
     found,
     messages,
     package,
     rules,
     states,
+    tool,
     variables,
 )
-from workflows.package.checks.names import prompt_names
-from workflows.package.models import Hook, Package
+from workflows.package.models import Package
 from workflows.package.sources import (
+    ComputedSource,
     DatabaseSource,
     EntitySource,
     EnvSource,
@@ -32,13 +30,8 @@ from workflows.package.sources import (
     StaticSource,
 )
 
-AT_A = (G, "agents.A")
 AT_RULE = (H, "handoff_rules[0]")
 DB = DatabaseSource("d", "c", {"app_id": "{{app_id}}"}, ("f",))
-
-
-def prompted(prompt: str, **parts: Any) -> Package:
-    return package(agents={**agents("B"), **agents(A=prompt)}, variables=states("seen", "hidden"), **parts)
 
 
 def conditional(condition: str, **parts: Any) -> Package:
@@ -56,50 +49,16 @@ def test_an_exposure_of_nothing_is_found(exposed: dict[str, tuple[str, ...]], fi
     assert found(package(exposed=exposed)) == [finding]
 
 
+def test_a_place_that_the_reader_gave_is_used() -> None:
+    checked = package(exposed={"A": ("no",), "C": ()}, exposure_places={"A": "agents[2]", "C": "agents[0]"})
+    assert [path for *_, path in found(checked)] == ["agents[2]", "agents[0]"]
+
+
 def test_variables_inputs_and_base_facts_can_be_exposed() -> None:
     checked = package(
         variables=states("v"), orchestrator={"inputs": {"region": {}}}, exposed={"A": ("v", "region", "app_id")}
     )
     assert found(checked) == []
-
-
-@pytest.mark.parametrize(
-    ("prompt", "code"),
-    [
-        ("Use {{ hidden }}.", "not_exposed"),
-        ("Use ${hidden}.", "not_exposed"),
-        ("Use {{runtime.app_id}}.", "not_exposed"),
-        ("Use {{context_variables.hidden}}.", "not_exposed"),
-        ("Use {{nothing}} twice: {{nothing}}.", "unknown_in_prompt"),
-        ("```\n{{nothing}}\n```\nUse {{nothing}}", "unknown_in_prompt"),
-    ],
-)
-def test_a_prompt_that_names_what_its_agent_cannot_see_is_found_once(prompt: str, code: str) -> None:
-    assert found(prompted(prompt)) == [("warning", code, *AT_A)]
-
-
-@pytest.mark.parametrize(
-    "prompt",
-    [
-        "Use {{seen}} and ${seen}.",
-        "{{PATTERN_GUIDANCE_AND_EXAMPLES}} ${HOME_2}",
-        "```python\nf'{{nothing}} ${nothing}'\n```",
-        "Write {name}, { {nothing} }, {{two words}}, ${a.b}, {{}} and ${}.",
-        "the variable hidden",
-    ],
-)
-def test_what_a_prompt_may_say_is_no_finding(prompt: str) -> None:
-    assert found(prompted(prompt, exposed={"A": ("seen",)})) == []
-
-
-@pytest.mark.parametrize(("agent", "said"), [("A", 0), ("all", 0), ("B", 1)])
-def test_a_prompt_that_a_hook_rewrites_is_left_to_it(agent: str, said: int) -> None:
-    hook = Hook("update_agent_state", agent, Path("h.py"), "h")
-    assert len(found(prompted("Use {{nothing}}.", hooks=(hook,)))) == said
-
-
-def test_prompts_are_searched_in_linear_time() -> None:
-    assert prompt_names("{{ " * 200_000 + "${" * 200_000 + "{{" + "a" * 400_000) == []
 
 
 @pytest.mark.parametrize(
@@ -124,6 +83,51 @@ def test_a_condition_on_a_name_that_does_not_carry_is_found(condition: str, sour
     assert found(checked, production=True) == found(checked)
 
 
+@pytest.mark.parametrize(
+    ("sources", "origin"),
+    [
+        ({"v": ComputedSource("x", {"x": "e"}), "e": EnvSource("X")}, "e"),
+        ({"v": ComputedSource("x", {"x": "context_aware"})}, "context_aware"),
+        (
+            {
+                "v": ComputedSource("x && y", {"x": "w", "y": "app_id"}),
+                "w": ComputedSource("x", {"x": "u"}),
+                "u": ComputedSource("x", {"x": "e"}),
+                "e": EnvSource("X"),
+            },
+            "e",
+        ),
+    ],
+)
+def test_a_route_on_what_is_computed_from_the_environment_is_found(sources: dict[str, Source], origin: str) -> None:
+    checked = conditional("${v} == 1", variables=variables(**sources))
+
+    assert found(checked) == [("warning", "vanishes_in_production", *AT_RULE)]
+    assert f"v is computed from the environment variable {origin}" in messages(checked, "vanishes_in_production")[0]
+
+
+@pytest.mark.parametrize(
+    ("sources", "parts"),
+    [
+        ({"v": ComputedSource("x", {"x": "d"}), "d": DB}, {}),  # how to route on data
+        ({"v": ComputedSource(None, {"x": "e"}), "e": EnvSource("X")}, {"tools": (tool("save"),)}),
+    ],
+)
+def test_a_route_on_what_is_computed_from_else_is_no_finding(sources: dict[str, Source], parts: dict[str, Any]) -> None:
+    assert found(conditional("${v} == 1", variables=variables(**sources), **parts)) == []
+
+
+def test_long_chains_of_computed_variables_are_followed_once() -> None:
+    many = 5_000
+    chain = {f"c{number}": ComputedSource("x", {"x": f"c{number - 1}"}) for number in range(1, many)}
+    computed = variables(**chain, c0=ComputedSource("x", {"x": "e", "y": f"c{many - 1}"}), e=EnvSource("X"))
+    checked = package(
+        variables=computed, rules=rules(*(f"A > B if ${{c{n}}} == 1" for n in range(many)), "B > terminate")
+    )
+
+    assert len(messages(checked, "vanishes_in_production")) == many
+
+
 def test_checked_for_production_the_message_says_so() -> None:
     checked = conditional("${v}", variables=variables(v=EnvSource("X")))
 
@@ -138,6 +142,7 @@ def test_conditions_on_state_inputs_and_facts_are_no_finding(condition: str) -> 
     checked = conditional(
         condition,
         variables={**states("v"), **variables(r=RuntimeSource())},
+        tools=(tool("save"),),
         orchestrator={"inputs": {"region": {}}},
     )
     assert found(checked) == []

@@ -1,6 +1,5 @@
 """Checks for people: what waits for somebody who is not there."""
 
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -66,18 +65,3 @@ def test_the_end_at_a_user_is_told_as_it_will_be() -> None:
 
     assert "completed" in messages(alone, "hands_to_user")[0]
     assert "needs_human" in messages(together, "hands_to_user")[0]
-
-
-@pytest.mark.parametrize(
-    ("answers", "open_"),
-    [
-        ([{"form": {"choice": "yes"}}], False),
-        ([{"form": {"choice": "yes"}}, {"form": {"choice": "no"}}], False),
-        ([{"form": {"choice": "yes"}}, {}], True),  # runs of the other trigger wait
-        ([{"form": {"other": "yes"}}], True),
-        ([], True),  # no trigger at all: whoever starts it gives no answers
-    ],
-)
-def test_answers_that_every_trigger_gives_in_advance_are_not_waited_for(answers: list[Any], open_: bool) -> None:
-    triggers = tuple(SimpleNamespace(name="t", input={}, ui_responses=each) for each in answers)
-    assert (NEEDS_UI in found(waiting(RESPONSE, triggers=triggers))) is open_

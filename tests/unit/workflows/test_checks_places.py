@@ -5,6 +5,41 @@ from pathlib import Path
 from tests.unit.workflows.packages import load, said
 
 
+def test_transitions_and_entries_of_agents_have_places_of_their_own(tmp_path: Path) -> None:
+    says = {"type": "agent_text", "agent": "C", "match": {"equals": "x"}}
+    stage = {
+        "type": "state",
+        "default": "new",
+        "transitions": [
+            {"to": "done", "trigger": {**says, "agent": "A"}},
+            {"from": "gone", "to": "done", "trigger": says},
+            {**says, "to": "done"},
+        ],
+    }
+    package = load(
+        tmp_path,
+        context_variables={
+            "definitions": {
+                "stage": {"source": stage},
+                "early": {"source": {"type": "derived", "triggers": [says]}},
+                "single": {"source": {"type": "state", "trigger": says}},
+            },
+            "agents": [{"agent_name": "A", "variables": ["stage"]}, {"agent": " C ", "variables": ["no"]}],
+        },
+    )
+
+    definitions, places = "definitions.stage.source.transitions", {each[1:] for each in said(package)}
+    assert {place for code, _, place in places if code == "unknown_agent"} == {
+        f"{definitions}[1].trigger",
+        f"{definitions}[2]",
+        "definitions.early.source.triggers[0]",
+        "definitions.single.source.trigger",
+        "agents[1]",
+    }
+    assert {place for code, _, place in places if code == "orphan_state"} == {f"{definitions}[1]"}
+    assert {place for code, _, place in places if code == "undefined_variable"} == {"agents[1]"}
+
+
 def test_files_and_places_are_those_of_the_author(tmp_path: Path) -> None:
     package = load(
         tmp_path,

@@ -1,6 +1,7 @@
 """Checks of the routing graph."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +20,14 @@ from tests.unit.workflows.normal_form import (
     messages,
     package,
     rules,
+    states,
+    tool,
+    variables,
 )
 from workflows.package.checks.graph import circles
 from workflows.package.checks.routing import check_routing
 from workflows.package.models import Package, Rule
+from workflows.package.sources import EnvSource, StaticSource
 
 UNREACHABLE_B = ("warning", "unreachable_agent", G, "agents.B")
 
@@ -79,6 +84,59 @@ def test_a_fault_of_the_way_is_found_where_it_is(checked: Package, finding: Said
 )
 def test_what_is_well_routed_is_no_finding(checked: Package) -> None:
     assert found(checked, check_routing) == []
+
+
+@pytest.mark.parametrize("condition", ["false", "1 == 2", "not true", "'a' in ['b']", "FALSE"])
+def test_a_condition_that_cannot_hold_is_no_way(condition: str) -> None:
+    circle = routed("A > B", f"B > terminate if {condition}", "B > A")
+    ahead = routed(f"A > B if {condition}", "A > terminate", "B > terminate")
+    alone = routed("A > B", f"B > terminate if {condition}")
+
+    assert found(circle, check_routing) == [("warning", "no_exit", H, "handoff_rules[0]")]
+    assert found(ahead, check_routing) == [UNREACHABLE_B]
+    assert found(alone, check_routing) == [("warning", "no_way_on", G, "agents.B")]
+    assert messages(alone, "no_way_on")[0].startswith("no rule can ever lead on from B: the chat ends after it")
+
+
+@pytest.mark.parametrize("condition", ["true", "1 == 1", "not false"])
+def test_a_condition_that_always_holds_hides_what_is_asked_after_it(condition: str) -> None:
+    assert found(routed(f"A > terminate if {condition}", "A > B", "B > terminate"), check_routing) == [UNREACHABLE_B]
+    fallback = routed("A > B", f"B > terminate if {condition}", pattern="ag2_network")
+    assert found(fallback, check_routing) == []
+
+
+@pytest.mark.parametrize("condition", ["${e}", "not ${e}", "${e.part} == 1 or ${app_id}", "${monetization_enabled}"])
+def test_a_condition_on_the_environment_is_no_way_in_production(condition: str) -> None:
+    parts: dict[str, Any] = {"variables": variables(e=EnvSource("X"))}
+    circle = package(rules=rules("A > B", f"B > terminate if {condition}", "B > A"), **parts)
+
+    assert found(circle, check_routing) == []
+    assert found(circle, check_routing, production=True) == [("warning", "no_exit", H, "handoff_rules[0]")]
+    assert ("warning", "no_exit", H, "handoff_rules[0]") in found(circle, production=True)
+
+
+@pytest.mark.parametrize(
+    ("condition", "said"),
+    [
+        ("${v} == 'done'", 1),
+        ("${v}", 1),
+        ("${v.part} == 1 and ${s} == 'fixed'", 1),
+        ("${v} == 'done' or ${s} == 'other'", 1),
+        ("${s} == 'other'", 1),
+        ("not ${v}", 0),
+        ("${s} == 'fixed'", 0),
+        ("${v} == 'done' or ${app_id}", 0),
+        ("${v} == 'done' or ${nobody_knows}", 0),
+    ],
+)
+def test_a_condition_on_what_never_changes_is_no_way_unless_it_holds(condition: str, said: int) -> None:
+    fixed = {"s": replace(variables(s=StaticSource())["s"], default="fixed")}
+    way = rules("A > B", f"B > terminate if {condition}", "B > A")
+    parts: dict[str, Any] = {"variables": {**states("v"), **fixed}, "rules": way}
+
+    assert found(package(**parts), check_routing) == [("warning", "no_exit", H, "handoff_rules[0]")] * said
+    assert found(package(**parts, tools=(tool("save"),)), check_routing) == []  # a tool may set either of them
+    assert found(package(**parts, orchestrator={"inputs": {"v": {}, "s": {}}}), check_routing) == []
 
 
 def test_rules_before_a_reply_and_judged_ones_are_ways_too() -> None:

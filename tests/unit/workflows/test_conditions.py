@@ -93,9 +93,10 @@ def compared(op: str, left: Any, right: Any) -> bool:
         return same == (op in ("==", "is"))
     if op in ("in", "not in"):
         try:
-            return (left in right) == (op == "in")
+            found = any(compared("==", left, each) for each in right) if isinstance(right, list) else left in right
         except TypeError:
             return False
+        return not found if op == "not in" else found and left is not None
     orders = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
     try:
         return bool(orders[op](left, right))
@@ -474,7 +475,7 @@ def test_an_ordering_of_different_types_is_false_and_an_event(
         assert not compile_condition(text).holds({"text": "a", "list": [1], "number": 5})
 
     said = [(each.levelname, each.getMessage(), vars(each)["types"]) for each in caplog.records]
-    assert said == ([("DEBUG", "condition_type_mismatch", mismatch)] if mismatch else [])
+    assert said == ([("INFO", "condition_type_mismatch", mismatch)] if mismatch else [])
 
 
 def test_an_object_that_cannot_be_compared_is_an_event_and_not_an_end(caplog: pytest.LogCaptureFixture) -> None:

@@ -79,7 +79,6 @@ class Hostile:
 @pytest.mark.parametrize(
     ("expression", "value"),
     [
-        ("length(x)", None),
         ("sum(x)", ["a"]),
         ("unknown(x)", 1),
         ("x ||", 1),
@@ -99,6 +98,22 @@ async def test_what_cannot_be_computed_is_none_and_said_without_values(
     assert context["c"] is None
     assert [name for name, _ in names_said(caplog)] == ["c"]
     assert "canary" not in str([vars(record) for record in caplog.records])
+
+
+async def test_what_is_not_there_yet_is_the_default_and_no_news(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    spec = package(
+        tmp_path, n={"type": "computed", "computation": "length(items)", "inputs": ["items"], "default": [0]}
+    )
+    context = ContextVariables({"items": None})
+
+    recompute(spec, context)
+    context["n"].append(1)
+    recompute(spec, context)
+
+    assert context["n"] == [0]
+    assert names_said(caplog) == []
 
 
 async def test_a_result_is_plain_json_of_its_own(tmp_path: Path) -> None:

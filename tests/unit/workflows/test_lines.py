@@ -82,7 +82,7 @@ def test_what_is_no_data_file_has_no_lines(tmp_path: Path, name: str) -> None:
     [
         ({"agents": "agents:\n- name: A\n  model: x\n  model: y\n"}, "duplicate_key", ("agents[0].model", 4)),
         ({"tools": "tools: []\n\non: 1\n"}, "boolean_key", ("on", 3)),
-        ({"tools": "tools: [\n"}, "unreadable", ("", 2)),
+        ({"tools": "tools: [\n"}, "unreadable", ("", None)),  # its message names line and column
     ],
 )
 def test_what_the_parser_sees_has_its_line_at_once(

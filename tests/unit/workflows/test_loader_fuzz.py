@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from ops.cli.verdicts import as_data, print_verdict
 from tests.unit.workflows.dialects import DIALECTS, TOOL_FILES
 from workflows.package.loader import inspect_package
-from workflows.package.raw.files import load_yaml
+from workflows.package.raw.yaml_events import read_yaml
 
 COUNTED = {"agents", "tools", "lifecycle_tools", "handoffs", "variables", "models", "hooks", "triggers"}
 FIELDS = {"level": str, "code": str, "file": str, "path": str, "message": str}
@@ -158,4 +158,4 @@ plain = st.recursive(
 @given(plain, st.booleans())
 def test_yaml_is_read_as_the_reference_reads_it(data: Any, flow: bool) -> None:
     text = yaml.safe_dump(data, default_flow_style=flow)
-    assert load_yaml(text) == yaml.load(text, yaml.CSafeLoader) == data
+    assert read_yaml(text).data == yaml.load(text, yaml.CSafeLoader) == data

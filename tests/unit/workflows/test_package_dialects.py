@@ -126,7 +126,7 @@ def test_both_taxonomies_are_one_internal_form(tmp_path: Path, taxonomies: list[
 
 def routed(tmp_path: Path, rules: Any, stem: str = "handoffs", **orchestrator: Any) -> Package:
     files: dict[str, Any] = {stem: rules, "orchestrator": {**ORCHESTRATOR, **orchestrator}}
-    return load(tmp_path, **files, context_variables={"definitions": {"v": {"source": {"type": "state"}}}})
+    return load(tmp_path, **files, context_variables={"definitions": {"v": {"source": {"type": "runtime"}}}})
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,10 +12,11 @@ from workflows.package.findings import Finding, PackageError
 from workflows.package.loader import inspect_package, load_package
 from workflows.package.models import Counts
 from workflows.package.raw.data_files import MAX_FILE_BYTES, read_data_file
-from workflows.package.raw.files import load_yaml
 from workflows.package.raw.tree import content_version
+from workflows.package.raw.yaml_events import read_yaml
 
 ALONE = {"agents": [{"name": "A", "system_message": "You are A."}]}
+BOMB = "a0: &a0 x\n" + "".join(f"a{i + 1}: &a{i + 1} [{', '.join([f'*a{i}'] * 10)}]\n" for i in range(8))
 
 
 def refused(folder: Path) -> Finding:
@@ -77,11 +79,13 @@ def test_every_file_is_read_on_its_own_so_that_all_faults_are_said_at_once(tmp_p
     inspection = inspect_package(folder)
 
     # That A and B are unknown is no news where the agents could not be read.
-    assert [(each.code, each.file, each.path, each.line) for each in inspection.findings if each.level == "error"] == [
-        ("unreadable", "agents.yaml", "", 2),
-        ("unreadable", "tools.yaml", "", 1),
-        ("wrong_value", "context_variables.yaml", "definitions.v.type", None),
+    found = [each for each in inspection.findings if each.level == "error"]
+    assert [(each.code, each.file, each.path) for each in found] == [
+        ("unreadable", "agents.yaml", ""),
+        ("unreadable", "tools.yaml", ""),
+        ("wrong_value", "context_variables.yaml", "definitions.v.type"),
     ]
+    assert [(str(each).count("line"), str(each).count(":2")) for each in found[:2]] == [(1, 0), (1, 0)]
     assert inspection.counts == Counts(variables=2, handoffs=2)
     assert inspection.name == "Small"
 
@@ -93,9 +97,35 @@ def test_a_package_whose_orchestrator_cannot_be_read_has_its_folders_name(tmp_pa
     assert [(each.code, each.file) for each in inspection.findings] == [("unreadable", "orchestrator.yaml")]
 
 
-def test_the_user_interface_is_not_read(tmp_path: Path) -> None:
-    package = load(tmp_path, agents=ALONE, ui_config="visual_agents: [")
-    assert said(package) == {("info", "ui_only", "ui_config.yaml", "")}
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        ({"visual_agents": ["A"]}, {("info", "ui_only", "ui_config.yaml", "")}),
+        ({"theme": {"name": "dark"}, "x": None}, {("info", "ui_only", "ui_config.yaml", "")}),
+        ({"schema_version": "v1", "visual_agents": None, "theme": {"name": ""}}, set()),
+        ("", set()),
+        ("[]", set()),
+        ("visual_agents: [", {("error", "unreadable", "ui_config.yaml", "")}),
+        (BOMB, {("error", "unreadable", "ui_config.yaml", "")}),
+        ("x" * (MAX_FILE_BYTES + 1), {("error", "file_too_large", "ui_config.yaml", "")}),
+    ],
+    ids=["agents", "theme", "nothing", "empty", "list", "damage", "bomb", "large"],
+)
+def test_the_user_interface_is_a_file_like_the_others_whose_content_means_nothing(
+    tmp_path: Path, body: Any, expected: set[Any]
+) -> None:
+    assert said(load(tmp_path, agents=ALONE, ui_config=body)) == expected
+
+
+def test_the_user_interface_stands_once_and_in_the_package(tmp_path: Path) -> None:
+    twice = write_package(tmp_path / "Twice", agents=ALONE, ui_config="{}")
+    (twice / "ui_config.json").write_text("{}")
+    linked = write_package(tmp_path / "Linked", agents=ALONE)
+    (tmp_path / "outside.yaml").write_text("{}")
+    (linked / "ui_config.yaml").symlink_to(tmp_path / "outside.yaml")
+
+    assert said(load_package(twice)) == {("error", "two_files", "ui_config.yaml", "")}
+    assert said(load_package(linked)) == {("error", "leaves_package", "ui_config.yaml", "")}
 
 
 def test_what_is_no_package_file_is_ignored_quietly(tmp_path: Path) -> None:
@@ -118,7 +148,7 @@ def test_task_batches_are_reported_and_keep_runs_from_starting(tmp_path: Path, s
 
     assert said(package) == {("warning", "task_batches", f"extended_orchestration/task_batches{suffix}", "")}
     assert not package.refused
-    assert len(package.blockers) == 1
+    assert [each.code for each in package.findings if each.blocks] == ["task_batches"]
 
 
 @pytest.mark.parametrize(
@@ -213,14 +243,14 @@ def test_a_long_text_repeated_by_aliases_is_refused(tmp_path: Path) -> None:
 def test_honest_aliases_and_merges_are_read() -> None:
     text = "base: &base {a: 1}\nlist: [" + "*base, " * 500 + "]\nmerged: {<<: *base, b: 2}"
 
-    data = load_yaml(text)
+    data = read_yaml(text).data
 
     assert data["merged"] == {"a": 1, "b": 2}
     assert len(data["list"]) == 500
 
 
 def test_a_date_stays_text_since_run_documents_have_none() -> None:
-    assert load_yaml("{day: 2026-01-31, odd: 2026-02-30, at: 2026-01-31T10:00:00Z}") == {
+    assert read_yaml("{day: 2026-01-31, odd: 2026-02-30, at: 2026-01-31T10:00:00Z}").data == {
         "day": "2026-01-31",
         "odd": "2026-02-30",
         "at": "2026-01-31T10:00:00Z",
@@ -286,15 +316,16 @@ def test_a_linked_folder_is_the_folder(tmp_path: Path) -> None:
     assert load_package(tmp_path / "link").folder == tmp_path / "P"
 
 
-def test_a_file_that_cannot_be_opened_is_a_package_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_cannot_be_opened_is_said_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_package(tmp_path)
 
-    def denied(self: Path) -> bytes:
+    def denied(self: Path, *_: object, **__: object) -> None:
         raise PermissionError(13, "Permission denied", str(self))
 
-    monkeypatch.setattr(Path, "read_bytes", denied)
+    monkeypatch.setattr(Path, "open", denied)
 
-    assert place(tmp_path) == ("unreadable", "orchestrator.yaml")
+    found = [(each.code, each.file) for each in inspect_package(tmp_path).findings]
+    assert sorted(found) == [("unreadable", "agents.yaml"), ("unreadable", "orchestrator.yaml")]
     assert "Permission denied" in refused(tmp_path).message
 
 
@@ -325,15 +356,47 @@ def test_the_version_does_not_follow_place_time_or_bytecode(tmp_path: Path) -> N
     assert content_version(one) == content_version(other)
 
 
-def test_wrapped_bodies_are_unwrapped(tmp_path: Path) -> None:
+@pytest.mark.parametrize("wrapper", ["context_variables", "ContextVariablesPlan"])
+def test_wrapped_bodies_are_unwrapped(tmp_path: Path, wrapper: str) -> None:
     package = load(
         tmp_path,
         orchestrator={"orchestrator": ORCHESTRATOR},
         agents={"agents": {"A": {"system_message": "x"}}, "schema_version": "mozaiks.agents.v1"},
-        context_variables={"context_variables": {"definitions": {"v": {"source": {"type": "state"}}}}},
+        context_variables={wrapper: {"definitions": {"v": {"source": {"type": "state"}}}}},
         handoffs={"handoffs": {"handoff_rules": [{"source_agent": "A", "target_agent": "terminate"}]}},
     )
 
     assert not package.refused, package.findings
     assert (package.name, list(package.agents), list(package.variables)) == ("Small", ["A"], ["v"])
     assert [(each.source, each.target) for each in package.rules] == [("A", "terminate")]
+
+
+def test_a_wrapper_that_holds_nothing_is_no_variable(tmp_path: Path) -> None:
+    inspection = inspect_package(
+        write_package(tmp_path, agents=ALONE, context_variables={"context_variables": None}, tools={"tools": None})
+    )
+
+    assert (inspection.verdict, inspection.counts.variables) == ("ready", 0)
+
+
+def test_what_any_file_may_say_of_itself_is_no_finding(tmp_path: Path) -> None:
+    about = {"$schema": "../schemas/file.schema.json", "schema_version": "v1", "version": 1}
+    folder = write_package(
+        tmp_path,
+        orchestrator={**ORCHESTRATOR, **about},
+        agents={**ALONE, **about},
+        context_variables={**about, "definitions": {}},
+        handoffs={**about, "handoff_rules": []},
+        tools={**about, "tools": []},
+        structured_outputs={**about, "models": {}},
+        hooks={**about, "hooks": []},
+        triggers={**about, "triggers": []},
+    )
+
+    assert inspect_package(folder).findings == ()
+
+
+def test_a_finding_about_an_agent_names_its_place_in_the_list(tmp_path: Path) -> None:
+    package = load(tmp_path, agents={"agents": [{"name": "A", "system_message": "Use ${no}."}]})
+
+    assert said(package) == {("warning", "unknown_in_prompt", "agents.yaml", "agents[0]")}

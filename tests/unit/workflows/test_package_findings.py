@@ -121,7 +121,7 @@ FAULTS: list[tuple[dict[str, Any], tuple[str, str, str, str]]] = [
     (derived(match={"equals": "a", "contains": "b"}), ("error", "wrong_value", V, f"{SOURCE}.triggers[0].match")),
     (derived(match={"regex": "("}), ("error", "wrong_value", V, f"{SOURCE}.triggers[0].match.regex")),
     (derived(match={"regex": "a{99999999999}"}), ("error", "wrong_value", V, f"{SOURCE}.triggers[0].match.regex")),
-    (variable(type="state", transitions=[{"from": "a", "to": "b", "trigger": {"type": "agent_text", "agent": "A", "match": {"equals": "x"}}}]), ("warning", "orphan_state", V, "definitions.v")),
+    (variable(type="state", transitions=[{"from": "a", "to": "b", "trigger": {"type": "agent_text", "agent": "A", "match": {"equals": "x"}}}]), ("warning", "orphan_state", V, "definitions.v.source.transitions[0]")),
     ({"context_variables": {"definitions": {}, "agents": 5}}, ("error", "wrong_type", V, "agents")),
     ({"context_variables": {"definitions": {}, "agents": {"A": "v"}}}, ("error", "wrong_type", V, "agents.A")),
     ({"context_variables": {"definitions": {}, "agents": {"A": ["no"]}}}, ("warning", "undefined_variable", V, "agents.A")),

@@ -68,7 +68,11 @@ def test_an_authors_own_expression_and_pattern_stay() -> None:
 
 
 def test_an_id_in_text_matches_the_text_and_the_object_id() -> None:
-    assert fill_query({"_id": "{{order}}"}, {"order": OBJECT_ID}) == {"_id": {"$in": [OBJECT_ID, ObjectId(OBJECT_ID)]}}
+    both = {"$in": [OBJECT_ID, ObjectId(OBJECT_ID)]}
+
+    assert fill_query({"_id": "{{order}}"}, {"order": OBJECT_ID}) == {"_id": both}
+    for owner in ("app_id", "enterprise_id"):
+        assert fill_query({owner: "{{runtime.app_id}}"}, {"app_id": OBJECT_ID}) == {owner: both}
 
 
 @pytest.mark.parametrize("order", ["A-17", "", 17, "65f1a2b3c4d5e6f708192a3"])
@@ -109,12 +113,13 @@ def test_code_for_the_server_is_found_at_any_depth(query: dict[str, Any], operat
     assert server_code(query) == operator
 
 
+NOBODY = {"$eq": None, "$not": {"$type": "array"}}
+
+
 def test_what_says_no_owner_is_read_but_not_written() -> None:
-    assert tenant_scope("acme") == {
-        "$or": [{"app_id": {"$in": ["acme"]}}, {"app_id": None, "enterprise_id": {"$in": ["acme", None]}}]
-    }
+    assert tenant_scope("acme") == {"$or": [*owned_by("acme")["$or"], {"app_id": NOBODY, "enterprise_id": NOBODY}]}
     assert owned_by("acme") == {
-        "$or": [{"app_id": {"$in": ["acme"]}}, {"app_id": None, "enterprise_id": {"$in": ["acme"]}}]
+        "$or": [{"app_id": {"$in": ["acme"]}}, {"app_id": NOBODY, "enterprise_id": {"$in": ["acme"]}}]
     }
 
 

@@ -139,6 +139,11 @@ def test_a_function_without_a_file_is_one_of_another_runtime(tmp_path: Path) -> 
         ({"hooks": 5}, [("error", "wrong_type", "hooks")]),
         ({"hooks": ["x"]}, [("error", "wrong_type", "hooks[0]"), ("warning", "hooks_not_executed", "hooks")]),
         ({"hooks": [], "prompt_middleware": None}, []),
+        (
+            {"hook_files": [{"filename": "hooks/a.py", "content": ""}]},
+            [("warning", "hooks_not_executed", "hook_files")],
+        ),
+        ({"hook_files": []}, []),
         ({"reply_middleware": [1]}, [("warning", "not_executed", "reply_middleware")]),
         ([1], [("error", "wrong_type", "")]),
     ],

@@ -8,9 +8,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from workflows.context.external.reader import LONGEST_CALL_S
 from workflows.context.value_types import ValueType
 from workflows.package.findings import Finding, Findings
 from workflows.package.reading.expressions import names_of
+from workflows.package.reading.external_source import WAITED_AT_MOST_S
 from workflows.package.reading.section import Section
 from workflows.package.reading.sources import SourceContext, read_source
 from workflows.package.reading.variables import read_variables
@@ -182,6 +184,7 @@ FAULTS: list[tuple[dict[str, Any], tuple[str, str, str]]] = [
     ({**HTTP, "auth": {"type": "header", "header": "a b", "secret": "env:X"}}, ("error", "wrong_value", "auth.header")),
     ({**HTTP, "timeout": "soon"}, ("error", "wrong_value", "timeout")),
     ({**HTTP, "timeout": "1h"}, ("error", "wrong_value", "timeout")),
+    ({**HTTP, "timeout": "16s"}, ("warning", "not_executed", "timeout")),
     ({**HTTP, "retry": 9}, ("error", "wrong_value", "retry.attempts")),
     ({**HTTP, "retry": 0}, ("error", "wrong_value", "retry.attempts")),
     ({**HTTP, "retry": {"attempts": 2, "backoff": "1s"}}, ("warning", "not_executed", "retry.backoff")),
@@ -191,6 +194,10 @@ FAULTS: list[tuple[dict[str, Any], tuple[str, str, str]]] = [
     ({"type": "file"}, ("error", "missing_field", "path")),
     ({"type": "state", "persist": True}, ("warning", "not_executed", "persist")),
 ]  # fmt: skip
+
+
+def test_the_longest_timeout_without_a_finding_is_the_one_that_is_kept() -> None:
+    assert WAITED_AT_MOST_S == LONGEST_CALL_S
 
 
 @pytest.mark.parametrize(("written", "expected"), FAULTS)

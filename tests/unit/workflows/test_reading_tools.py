@@ -154,6 +154,7 @@ FAULTS: list[tuple[dict[str, Any], Said]] = [
     (tool(integration="mail"), [("warning", "not_executed", f"{ONE}.integration")]),
     (tool(ui={"component": "X"}), [("warning", "not_executed", f"{ONE}.ui")]),
     (tool(auto_invoke=False, ui=None, integration=None), []),
+    (tool(ui={"component": None, "mode": None}), []),
     ({"agent": "A", "path": "greet"}, [("error", "wrong_value", f"{ONE}.path")]),
     ({"agent": "A", "path": "workflows.P.tools..greet"}, [("error", "wrong_value", f"{ONE}.path")]),
     ({"agent": "A", "path": "workflows.P.tools.no.greet"}, [("error", "missing_tool_file", f"{ONE}.path")]),

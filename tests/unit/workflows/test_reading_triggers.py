@@ -19,7 +19,7 @@ WEEKLY: dict[str, Any] = {"type": "schedule", "apps": ["acme"], "cron": "0 6 * *
 
 def read(entries: Any) -> tuple[tuple[TriggerSpec, ...], tuple[Finding, ...]]:
     findings = Findings()
-    return read_triggers(entries, file=FILE, findings=findings), findings.all
+    return tuple(read_triggers(entries, file=FILE, findings=findings).values()), findings.all
 
 
 def found(entries: Any) -> list[tuple[str, str, str, str]]:
@@ -117,7 +117,13 @@ def test_no_triggers_are_no_fault(root: Any) -> None:
         ([{"type": 5}], [("error", "unknown_trigger", "triggers[0].type")]),
         ([{"type": ["schedule"]}], [("error", "unknown_trigger", "triggers[0].type")]),
         ([{"type": "pigeon"}], [("error", "unknown_trigger", "triggers[0].type")]),
-        ([{**WEEKLY, "cron": "99 * * * *"}], [("error", "bad_trigger", "triggers[0]")]),
+        ([{**WEEKLY, "cron": "99 * * * *"}], [("error", "bad_trigger", "triggers[0].cron")]),
+        (
+            [{"type": "cron", "apps": ["acme"], "expression": "99 * * * *"}],
+            [("error", "bad_trigger", "triggers[0].expression")],
+        ),
+        ([{**WEEKLY, "cronn": "1"}], [("error", "bad_trigger", "triggers[0].cronn")]),
+        ([{**WEEKLY, "app_id": "b"}], [("error", "bad_trigger", "triggers[0].app_id")]),
         ([{**WEEKLY, "cron": ["0 6 * * 1"]}], [("error", "bad_trigger", "triggers[0].cron")]),
         ([{**WEEKLY, "endpoint": "/x"}], [("error", "bad_trigger", "triggers[0].endpoint")]),
         ([{**WEEKLY, "name": "a"}, {**HOOK, "name": "a"}], [("error", "duplicate_trigger", "triggers[1]")]),
@@ -126,6 +132,113 @@ def test_no_triggers_are_no_fault(root: Any) -> None:
 )
 def test_a_fault_is_found_where_it_is(root: Any, expected: list[tuple[str, str, str]]) -> None:
     assert found(root) == [(level, code, FILE, path) for level, code, path in expected]
+
+
+CHANGE: dict[str, Any] = {"type": "database_condition", "apps": ["acme"], "database": "shop", "collection": "orders"}
+EVERY: dict[str, Any] = {"type": "schedule", "apps": ["acme"], "every": "1h"}
+WHOLE = {key: value for key, value in CHANGE.items() if key != "collection"}
+AFTER: dict[str, Any] = {"type": "run_finished", "workflow": "Refunds"}
+
+
+def scheme(name: str, **more: Any) -> dict[str, Any]:
+    return {**HOOK, "verify": {"scheme": name, **more}}
+
+
+@pytest.mark.parametrize(
+    ("entry", "field"),
+    [
+        ({**EVERY, "jitter": "30s"}, "jitter"),
+        ({**EVERY, "overlap": "buffer_one"}, "overlap"),
+        ({**EVERY, "overlap": "cancel_previous"}, "overlap"),
+        ({**EVERY, "apps": {"collection": "Apps", "field": "_id", "filter": {"paid": True}}}, "apps"),
+        ({**EVERY, "ui_responses": {"approve": {"verdict": "yes"}}}, "ui_responses"),
+        (WHOLE, "collection"),
+        ({**CHANGE, "pipeline": [{"$match": {"a": 1}}]}, "pipeline"),
+        ({**CHANGE, "ordering": "per_document"}, "ordering"),
+        ({**CHANGE, "ordering": "strict"}, "ordering"),
+        ({**CHANGE, "debounce": "5s"}, "debounce"),
+        (scheme("stripe", secret="env:S"), "verify.scheme"),
+        (scheme("hmac", secret=["env:S", "file:/run/s"], header="X-Signature"), "verify.scheme"),
+        (scheme("bearer", secret="env:S"), "verify.scheme"),
+        (scheme("none"), "verify.scheme"),
+        (AFTER, "type"),
+        ({**AFTER, "outcome": ["completed", "max_turns"], "input": {"id": "=run_id"}}, "type"),
+    ],
+)
+def test_what_the_format_names_and_nothing_executes_yet_makes_a_trigger_inactive(
+    entry: dict[str, Any], field: str
+) -> None:
+    specs, findings = read([entry, WEEKLY])
+
+    assert [each.name for each in specs] == ["schedule-1"]
+    (said,) = findings
+    assert (said.level, said.code, said.path) == ("warning", "unsupported_trigger", f"triggers[0].{field}")
+    assert "not executed yet, so this trigger starts nothing; " in said.message
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        {**EVERY, "jitter": "0s"},
+        {**CHANGE, "debounce": 0, "ordering": "none", "pipeline": []},
+        {**EVERY, "ui_responses": {}},
+    ],
+)
+def test_what_asks_for_nothing_more_than_is_done_changes_nothing(entry: dict[str, Any]) -> None:
+    specs, findings = read([entry])
+    assert (len(specs), findings) == (1, ())
+
+
+@pytest.mark.parametrize(
+    ("entry", "field"),
+    [
+        ({**EVERY, "jitter": "a while"}, "jitter"),
+        ({**EVERY, "jiter": "30s"}, "jiter"),
+        ({**EVERY, "overlap": "buffer"}, "overlap"),
+        ({**EVERY, "overlap": ["buffer_one"]}, "overlap"),
+        ({**EVERY, "apps": {"colection": "Apps"}}, "apps"),
+        ({**EVERY, "apps": {"collection": "Apps", "feld": "_id"}}, "apps"),
+        ({**EVERY, "ui_responses": {"approve": "yes"}}, "ui_responses"),
+        ({**EVERY, "debounce": "5s"}, "debounce"),
+        ({**CHANGE, "jitter": "5s"}, "jitter"),
+        ({**CHANGE, "ordering": "per_documents"}, "ordering"),
+        ({**CHANGE, "pipeline": {"$match": {}}}, "pipeline"),
+        (scheme("githb", secret="env:S"), "verify.scheme"),
+        (scheme(5, secret="env:S"), "verify.scheme"),  # type: ignore[arg-type]  # as an author may write it
+        (scheme("standard"), "verify.secret"),
+        (scheme("stripe", secret="whsec_plain"), "verify.secret"),
+        ({"type": "webhook", "apps": ["acme"]}, "verify"),
+        ({"type": "run_finished"}, "workflow"),
+        ({**AFTER, "outcomes": "completed"}, "outcomes"),
+    ],
+)
+def test_a_typo_beside_what_is_not_executed_yet_is_an_error(entry: dict[str, Any], field: str) -> None:
+    errors = [each for each in found([entry]) if each[0] == "error"]
+    assert errors == [("error", "bad_trigger", FILE, f"triggers[0].{field}")]
+
+
+def test_the_rest_of_an_inactive_trigger_is_checked_as_ever() -> None:
+    assert found([{**WEEKLY, "jitter": "5s", "cron": "99 * * * *"}]) == [
+        ("warning", "unsupported_trigger", FILE, "triggers[0].jitter"),
+        ("error", "bad_trigger", FILE, "triggers[0].cron"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("entry", "message"),
+    [
+        ({"type": "webhook", "apps": ["acme"]}, "is needed; write verify: …"),
+        ({**EVERY, "overlap": "sometimes"}, "must be 'skip' or 'allow'"),
+        ({**EVERY, "apps": "acme"}, "must be a list"),
+        ({**EVERY, "description": 5}, "must be text"),
+        ({**EVERY, "input": [1]}, "must be a mapping"),
+        ({**EVERY, "misfire": "latest"}, "must be a mapping"),
+        ({"type": "form", "apps": ["acme"], "inputs": {}}, "is empty; give at least one"),
+        ({**CHANGE, "collection": ""}, "is empty; write its name"),
+    ],
+)
+def test_what_is_wrong_with_a_field_says_what_to_write(entry: dict[str, Any], message: str) -> None:
+    assert [each.message for each in read([entry])[1]] == [message]
 
 
 def form(**field: Any) -> list[dict[str, Any]]:
@@ -148,7 +261,7 @@ def form(**field: Any) -> list[dict[str, Any]]:
     ],
 )
 def test_a_form_s_default_must_be_an_answer_itself(field: dict[str, Any]) -> None:
-    assert found(form(**field)) == [("error", "bad_trigger", FILE, "triggers[0].inputs.f")]
+    assert found(form(**field)) == [("error", "bad_trigger", FILE, "triggers[0].inputs.f.default")]
 
 
 @pytest.mark.parametrize(

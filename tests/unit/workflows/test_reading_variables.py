@@ -129,7 +129,7 @@ def test_a_flat_variable_may_be_called_agents(agents: Any) -> None:
 @pytest.mark.parametrize(
     ("word", "declared"),
     [
-        ("string", "string"), ("str", "string"), ("text", "string"), (None, "string"), ("bool", "boolean"),
+        ("string", "string"), ("str", "string"), ("text", "string"), (None, "string"), ("null", "string"), ("bool", "boolean"),
         ("BOOLEAN", "boolean"), ("int", "integer"), ("float", "number"), ("number", "number"), ("dict", "object"),
         ("json", "object"), ("document", "object"), ("list", "array"), (["null", "integer"], "integer"),
     ],
@@ -288,6 +288,7 @@ PLACE = "definitions.v.source"
         ({"triggers": [{**TRIGGER, "once": True}]}, ("warning", "not_executed", "triggers[0].once")),
         ({"triggers": [{**TRIGGER, "to": []}]}, ("warning", "wrong_type_of_value", "triggers[0].to")),
         ({"required": True}, ("warning", "not_executed", "required")),
+        ({"persist": True}, ("warning", "not_executed", "persist")),
     ],
 )  # fmt: skip
 def test_a_fault_of_state_is_found_where_it_is(source: Any, expected: tuple[str, str, str]) -> None:

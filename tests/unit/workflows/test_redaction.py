@@ -7,11 +7,13 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import TypeAdapter, ValidationError
 
 from workflows.context.context_variables import ContextVariables
 from workflows.context.redaction import HIDDEN, MAX_DEPTH, Redactor, take_out
 
 CANARY = "canary-7f3a"
+KEY = "sk-canary-51H8aBcDeFgHiJkLmNoPqRsTuVwXyZ0123456789-end-of-the-key"
 hidden = st.one_of(
     st.just(CANARY),
     st.just('a "quoted"\nvalue\\with\tall'),
@@ -82,9 +84,7 @@ def test_a_value_is_found_as_it_is_and_as_it_is_written(value: str, text: str) -
     assert value.strip() not in redactor.text(text)
 
 
-@pytest.mark.parametrize(
-    "value", ["", "short", "true", "12345", "production", "PRODUCTION", "      a     ", "hidden", "europe", "warning"]
-)
+@pytest.mark.parametrize("value", ["", "short", "true", "12345", "production", "PRODUCTION", "      a     ", "hidden"])
 def test_what_anybody_may_say_is_not_hidden(value: str) -> None:
     text = f"this is {value} and stays"
 
@@ -144,6 +144,50 @@ def test_whatever_a_tool_made_is_not_shown_with_a_hidden_value(value: Any) -> No
 
     assert CANARY not in str(cleaned)
     assert CANARY not in repr(cleaned)
+
+
+def test_a_tree_whose_nodes_point_to_their_parents_is_walked_once() -> None:
+    root: dict[str, Any] = {"name": "root", "shared": ["held twice"]}
+    root["children"] = [{"name": f"child {number}", "parent": root, "shared": root["shared"]} for number in range(50)]
+    redactor = Redactor([CANARY])
+
+    assert redactor.data(root) is root
+
+    root["children"][7]["note"] = CANARY
+    assert redactor.data({"tree": root}) == HIDDEN
+
+
+@pytest.mark.parametrize("value", [KEY, {"nested": KEY}, [KEY, KEY], "x" * 30 + KEY])
+def test_a_value_that_a_validation_error_cuts_is_hidden(value: Any) -> None:
+    with pytest.raises(ValidationError) as refused:
+        TypeAdapter(dict[str, int]).validate_python({"port": value})
+    assert any(part in str(refused.value) for part in (KEY[:10], KEY[-10:]))
+
+    shown = Redactor([KEY]).text(str(refused.value))
+
+    assert not any(part in shown for part in (KEY[:10], KEY[-10:]))
+    assert "Input should be a valid integer" in shown
+    assert "input_value=(hidden), input_type=" in shown
+
+
+def test_a_validation_error_that_quotes_little_stays_as_it_is() -> None:
+    with pytest.raises(ValidationError) as refused:
+        TypeAdapter(int).validate_python("a few words")
+
+    assert Redactor([KEY]).text(str(refused.value)) == str(refused.value)
+
+
+def test_what_is_held_twice_is_hidden_in_both_places() -> None:
+    inner = [CANARY]
+    wide: Any = inner
+    for _ in range(60):
+        wide = [wide, wide]
+
+    cleaned = Redactor([CANARY]).data({"one": inner, "other": inner, "wide": wide})
+
+    assert (cleaned["one"], cleaned["other"]) == ([HIDDEN], [HIDDEN])
+    while cleaned["wide"] != [HIDDEN]:
+        cleaned["wide"] = cleaned["wide"][1]
 
 
 def test_the_whole_environment_in_a_context_keeps_what_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,11 +1,13 @@
 """Rendering: what of the context an agent reads in its prompt."""
 
 import json
+from datetime import date
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import BaseModel
 
 from workflows.context.rendering import MAX_RENDERED, as_text, render_exposed
 
@@ -40,6 +42,15 @@ def cycle() -> list[Any]:
 def test_whatever_a_tool_left_behind_has_a_text(value: Any) -> None:
     assert as_text(value)
     assert render_exposed(("a",), {"a": value}).startswith("[CONTEXT VARIABLES]\na: ")
+
+
+class Receipt(BaseModel):
+    number: int
+    paid_on: date
+
+
+def test_a_model_that_a_tool_returned_is_its_fields() -> None:
+    assert as_text([Receipt(number=7, paid_on=date(2026, 1, 2))]) == '[{"number": 7, "paid_on": "2026-01-02"}]'
 
 
 payloads = st.recursive(

@@ -56,6 +56,19 @@ def test_an_on_success_entity_is_owed_at_the_end_when_the_run_changed_it(small: 
     assert writes_at_success(package, set(), context, FACTS) == ()
 
 
+def test_a_placeholder_never_takes_the_place_of_what_was_hidden(
+    small: Package, caplog: pytest.LogCaptureFixture
+) -> None:
+    package = with_variables(small, customer=entity(target()), site=entity(target(), "url"))
+    context = {"customer": {"name": "Ada", "email": {"deep": ["to (hidden)"]}}, "site": {"url": "(hidden)"}}
+
+    assert writes_of_turn(package, {"customer", "site"}, context, FACTS) == (written({"name": "Ada"}),)
+    assert [(vars(each)["variable"], vars(each)["fields"]) for each in caplog.records] == [
+        ("customer", ["email"]),
+        ("site", ["url"]),
+    ]
+
+
 def test_an_entity_without_write_back_is_only_read(small: Package) -> None:
     package = with_variables(small, customer=entity(None))
 

@@ -1,40 +1,76 @@
 """Checks of conditions: names that are never set, and values that a route should not depend on."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
 
-from workflows.context.conditions import ConditionError, compile_condition, prefixes
+from workflows.context.conditions import Condition, ConditionError, compile_condition, prefixes
 from workflows.context.plain_values import BASE_FLAGS
+from workflows.package.checks.graph import reversed_graph
 from workflows.package.checks.known import known_names, routing_file, rule_place
 from workflows.package.findings import Findings
 from workflows.package.models import Package, Rule
+from workflows.package.sources import ComputedSource
 
 _DATA = frozenset({"db", "static", "entity", "external", "file"})
 
 
 def check_conditions(package: Package, findings: Findings, *, production: bool) -> None:
     known = known_names(package)
+    derived = _computed_from_environment(package)
     file = routing_file(package)
     for index, rule in enumerate(package.rules):
         for written in sorted(_written_names(rule)):
             # ${order.total} is a part of order, unless there is a variable of that whole name.
             name = next((each for each in prefixes(written) if each in known), written)
-            for code, message in _faults(package, name, known=name in known, production=production):
+            told = [_undefined(name)] if name not in known else _faults(package, name, derived, production=production)
+            for code, message in told:
                 findings.add("warning", code, file, rule_place(package, index), message)
 
 
-def _faults(package: Package, name: str, *, known: bool, production: bool) -> Iterator[tuple[str, str]]:
+def _undefined(name: str) -> tuple[str, str]:
+    return "undefined_variable", f"{name} is never set by this package; declare it as a variable or an input"
+
+
+def _faults(package: Package, name: str, derived: Mapping[str, str], *, production: bool) -> Iterator[tuple[str, str]]:
+    when = "this is checked for production, where" if production else "in production"
     variable = package.variables.get(name)
     kind = variable.kind if variable is not None else None
-    if not known:
-        yield "undefined_variable", f"{name} is never set by this package; declare it as a variable or an input"
-    elif kind in _DATA:
+    if kind in _DATA:
         yield "routing_on_data", f"{name} comes from the {kind} source; route on state or environment"
     elif kind == "env" or name in BASE_FLAGS:
-        when = "this is checked for production, where" if production else "in production"
         yield (
             "vanishes_in_production",
             f"{name} is an environment variable: {when} this condition is false; route on state instead",
         )
+    elif name in derived:
+        yield (
+            "vanishes_in_production",
+            f"{name} is computed from the environment variable {derived[name]}: {when} that one is absent, and"
+            f" {name} is computed without it; compute it from state or data instead",
+        )
+
+
+def environment_names(package: Package) -> frozenset[str]:
+    """What no run has in production."""
+    return frozenset(BASE_FLAGS) | {name for name, variable in package.variables.items() if variable.kind == "env"}
+
+
+def _computed_from_environment(package: Package) -> dict[str, str]:
+    """Each variable that is computed from the environment, however far off, with one name that it comes from."""
+    inputs = {
+        name: tuple(variable.source.inputs.values())
+        for name, variable in package.variables.items()
+        if isinstance(variable.source, ComputedSource) and variable.source.computation is not None
+    }
+    users = reversed_graph(inputs)
+    derived: dict[str, str] = {}
+    waiting = [(user, name) for name in sorted(environment_names(package)) for user in users.get(name, ())]
+    while waiting:
+        user, name = waiting.pop()
+        if user not in derived:
+            derived[user] = name
+            waiting.extend((further, name) for further in users.get(user, ()))
+    return derived
 
 
 def named_variables(rule: Rule) -> frozenset[str]:
@@ -42,9 +78,17 @@ def named_variables(rule: Rule) -> frozenset[str]:
 
 
 def _written_names(rule: Rule) -> frozenset[str]:
-    if rule.condition is None:
-        return frozenset()
+    condition = compiled(rule)
+    return frozenset() if condition is None else condition.names
+
+
+def compiled(rule: Rule) -> Condition | None:
+    return None if rule.condition is None else _compiled(rule.condition)
+
+
+@lru_cache(maxsize=4096)
+def _compiled(text: str) -> Condition | None:
     try:
-        return compile_condition(rule.condition).names
+        return compile_condition(text)
     except ConditionError:  # reported where the rule was read
-        return frozenset()
+        return None

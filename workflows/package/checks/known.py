@@ -55,6 +55,10 @@ def variables_file(package: Package) -> str:
     return package.file_names.get("context_variables", "context_variables")
 
 
+def hooks_file(package: Package) -> str:
+    return package.file_names.get("hooks") or package.file_names.get("middleware", "hooks")
+
+
 def triggers_file(package: Package) -> str:
     return package.file_names.get("triggers") or orchestrator_file(package)
 
@@ -69,6 +73,10 @@ def routing_file(package: Package) -> str:
 
 def agent_place(package: Package, name: str) -> str:
     return package.agents[name].place or f"agents.{name}"
+
+
+def exposure_place(package: Package, agent: str) -> str:
+    return package.exposure_places.get(agent) or f"agents.{agent}"
 
 
 def variable_place(package: Package, name: str) -> str:

@@ -1,6 +1,5 @@
 """Checks for people: what a package asks of somebody who is not there in a headless run."""
 
-from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 
 from workflows.context.observing import Trigger
@@ -52,15 +51,13 @@ def _check_rules_of_user(package: Package, findings: Findings) -> None:
 
 
 def _check_interface(package: Package, findings: Findings) -> None:
-    waiting = {name for name, variable in package.variables.items() if _open_responses(package, variable)}
-    for name in package.variables:
-        if name in waiting:
-            message = (
-                f"{name} waits for an answer in a user interface: the run ends there as needs_human;"
-                " give the answer as ui_responses of the trigger, or let a tool set it"
-            )
-            place = variable_place(package, name)
-            findings.add("warning", "needs_ui", variables_file(package), place, message)
+    waiting = [name for name, variable in package.variables.items() if _waits(variable)]
+    for name in waiting:
+        message = (
+            f"{name} waits for an answer in a user interface, where nobody is in a headless run;"
+            " let a tool or an agent's text set it"
+        )
+        findings.add("warning", "needs_ui", variables_file(package), variable_place(package, name), message)
     only = {name for name in waiting if _only_responses(package.variables[name])}
     if only:
         _check_rules_that_wait(package, only, findings)
@@ -71,7 +68,7 @@ def _check_rules_that_wait(package: Package, waiting: AbstractSet[str], findings
         for name in sorted(named_variables(rule) & waiting):
             message = (
                 f"{name} changes only by an answer in a user interface, and this rule depends on it;"
-                " give the answer as ui_responses of the trigger, or let a tool or an agent's text set it"
+                " let a tool or an agent's text set it"
             )
             findings.add("warning", "waits_for_ui", routing_file(package), rule_place(package, index), message)
 
@@ -80,15 +77,8 @@ def _triggers(variable: Variable) -> list[Trigger]:
     return [each.trigger for each in variable.source.transitions] if isinstance(variable.source, StateSource) else []
 
 
-def _open_responses(package: Package, variable: Variable) -> list[Trigger]:
-    """The answers that not every trigger of the package gives in advance."""
-    return [each for each in _triggers(variable) if each.type == _UI_RESPONSE and not _answered(package, each)]
-
-
-def _answered(package: Package, response: Trigger) -> bool:
-    tool, key = getattr(response, "tool", None), getattr(response, "response_key", None)
-    answers = ((getattr(spec, "ui_responses", None) or {}).get(tool) for spec in package.triggers)
-    return bool(package.triggers) and all(isinstance(each, Mapping) and key in each for each in answers)
+def _waits(variable: Variable) -> bool:
+    return any(each.type == _UI_RESPONSE for each in _triggers(variable))
 
 
 def _only_responses(variable: Variable) -> bool:

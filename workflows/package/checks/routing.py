@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from workflows.package.checks.certain_rules import CertainRules, certain_rules
 from workflows.package.checks.graph import circles, reachable, reversed_graph
 from workflows.package.checks.known import (
     agent_place,
@@ -13,9 +14,9 @@ from workflows.package.checks.known import (
     routing_file,
     rule_place,
 )
+from workflows.package.checks.settable import has_task_batches
 from workflows.package.findings import Findings
-from workflows.package.models import TERMINATE, USER, Package, Rule
-from workflows.package.raw.files import SUFFIXES
+from workflows.package.models import TERMINATE, USER, Package
 
 # Patterns that choose the next speaker themselves.
 _RULES_DO_NOT_DECIDE = frozenset({"AutoPattern", "RoundRobinPattern", "RandomPattern"})
@@ -29,6 +30,7 @@ class _Routing:
     rules: Mapping[str, tuple[int, ...]]
     ways: Mapping[str, tuple[str, ...]]
     reached: frozenset[str]
+    always: frozenset[int]
 
     @property
     def network(self) -> bool:
@@ -38,15 +40,15 @@ class _Routing:
         return rule_place(self.package, min(index for agent in agents for index in self.rules[agent]))
 
     def has_fallback(self, agent: str) -> bool:
-        return any(_always(self.package.rules[index]) for index in self.rules[agent])
+        return not self.always.isdisjoint(self.rules[agent])
 
 
-def check_routing(package: Package, findings: Findings) -> None:
+def check_routing(package: Package, findings: Findings, *, production: bool = False) -> None:
     if package.orchestrator.pattern in _RULES_DO_NOT_DECIDE:
         return
     if misread(findings, routing_file(package), agents_file(package)):
         return  # all that is missing here may be in what was refused
-    routing = _routing(package)
+    routing = _routing(package, certain_rules(package, findings, production=production))
     _check_start(routing, findings)
     if not routing.reached - {USER}:
         return  # said already, and all else would follow from it
@@ -56,22 +58,22 @@ def check_routing(package: Package, findings: Findings) -> None:
         _check_exits(routing, findings)
 
 
-def _routing(package: Package) -> _Routing:
+def _routing(package: Package, certain: CertainRules) -> _Routing:
     rules: dict[str, list[int]] = {}
     for index, rule in enumerate(package.rules):
-        if rule.condition != "False":
+        if index not in certain.never:
             rules.setdefault(rule.source, []).append(index)
-    applying = {source: tuple(_applying(package, indices)) for source, indices in rules.items()}
+    applying = {source: tuple(_applying(package, indices, certain.always)) for source, indices in rules.items()}
     ways = {
         source: tuple(dict.fromkeys(package.rules[index].target for index in indices))
         for source, indices in applying.items()
     }
     named = {*package.agents, USER}
     reached = reachable(ways, {package.orchestrator.initial_agent} & named) & named
-    return _Routing(package, applying, ways, frozenset(reached))
+    return _Routing(package, applying, ways, frozenset(reached), certain.always)
 
 
-def _applying(package: Package, indices: list[int]) -> list[int]:
+def _applying(package: Package, indices: list[int], always: frozenset[int]) -> list[int]:
     """Without the rules that another one always wins over: see `workflows.chat.routing`."""
     rules = package.rules
     judged = [index for index in indices if rules[index].judged is not None]
@@ -83,24 +85,20 @@ def _applying(package: Package, indices: list[int]) -> list[int]:
     else:
         asked += [index for index in after if rules[index].condition is not None]
         asked += [index for index in after if rules[index].condition is None][-1:]
-    winner = next((number for number, index in enumerate(asked) if _always(rules[index])), len(asked))
+    winner = next((number for number, index in enumerate(asked) if index in always), len(asked))
     return sorted([*judged, *asked[: winner + 1]])
-
-
-def _always(rule: Rule) -> bool:
-    return rule.judged is None and rule.condition in (None, "True")
 
 
 def _check_start(routing: _Routing, findings: Findings) -> None:
     package = routing.package
     if package.orchestrator.initial_agent == USER and USER not in routing.rules:
-        message = "is user, and no rule has the source user: nobody speaks first; name an agent, or add such a rule"
+        message = "is user, and no rule of user can apply: nobody speaks first; name an agent, or add such a rule"
         findings.add("error", "no_first_speaker", orchestrator_file(package), "initial_agent", message)
 
 
 def _check_reached(routing: _Routing, findings: Findings) -> None:
     package = routing.package
-    if _has_task_batches(package):  # their workers are reached by no rule, and the file is reported by itself
+    if has_task_batches(package):  # their workers are reached by no rule, and the file is reported by itself
         return
     for name in package.agents:
         if name not in routing.reached:
@@ -109,19 +107,16 @@ def _check_reached(routing: _Routing, findings: Findings) -> None:
             findings.add("warning", "unreachable_agent", agents_file(package), agent_place(package, name), message)
 
 
-def _has_task_batches(package: Package) -> bool:
-    folder = package.folder / "extended_orchestration"
-    return any((folder / f"task_batches{suffix}").exists() for suffix in SUFFIXES)
-
-
 def _check_way_on(routing: _Routing, findings: Findings) -> None:
     package = routing.package
+    written = {rule.source for rule in package.rules}
     for name in package.agents:
         if name not in routing.reached:
             continue
         if name not in routing.rules:
             ends = "the run fails after its turn, with no_transition" if routing.network else "the chat ends after it"
-            message = f"no rule leads on from {name}: {ends}; add a rule to terminate, or to the next agent"
+            none = "no rule leads" if name not in written else "no rule can ever lead"
+            message = f"{none} on from {name}: {ends}; add a rule to terminate, or to the next agent"
             findings.add("warning", "no_way_on", agents_file(package), agent_place(package, name), message)
         elif routing.network and not routing.has_fallback(name):
             message = (

@@ -1,13 +1,12 @@
 """Checks of state machines: states nobody enters, and transitions that watch for what does not exist."""
 
-import ast
 import json
-import re
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from workflows.context.observing import Transition, Unset, captured_group
+from workflows.package.checks.compared import compared
 from workflows.package.checks.known import (
     agents_file,
     misread,
@@ -18,35 +17,48 @@ from workflows.package.checks.known import (
     variable_place,
     variables_file,
 )
+from workflows.package.checks.settable import may_be_coded, never_set
 from workflows.package.findings import Findings, Level
 from workflows.package.models import Package, Variable
 from workflows.package.sources import StateSource
 
-_EQUALS = re.compile(
-    r"""(?:\$\{\s*+([A-Za-z_]\w*+)\s*+\}|\bcontext_variables\.([A-Za-z_]\w*+))\s*+==\s*+('[^'\\]*+'|"[^"\\]*+"|\w++)"""
-)
-_WORDS = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
 
-Fault = tuple[Level, str, str]
+@dataclass(frozen=True, slots=True)
+class _Fault:
+    """`place` is empty where the reader gave none."""
+
+    level: Level
+    code: str
+    message: str
+    place: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class _Machine:
     """`states` are those it takes by its transitions, None when that depends on what is said or answered;
-    `coded`: a tool, a hook or a lifecycle tool may write any value, best one of `enum`."""
+    `coded`: code may write any value, best one of `enum`, whose keys are `allowed`."""
 
     transitions: tuple[Transition, ...]
     states: frozenset[Hashable] | None
-    enum: frozenset[Hashable]
+    enum: tuple[Any, ...]
+    allowed: frozenset[Hashable]
     default: Hashable
     coded: bool
 
+    @property
+    def missed(self) -> list[Any]:
+        """What `enum` allows and nothing leads to; where a transition starts from it, that is said there."""
+        if self.coded or self.states is None:
+            return []
+        told = self.states | {_key(each.from_) for each in self.transitions}
+        return [value for value in self.enum if _key(value) not in told]
+
     def may_start_from(self, value: Any) -> bool:
-        declared = self.coded and _key(value) in self.enum
+        declared = self.coded and _key(value) in self.allowed
         return declared or self.states is None or _key(value) in self.states
 
     def may_become(self, value: Any) -> bool:
-        if self.enum and _key(value) not in self.enum and _key(value) != self.default:
+        if self.allowed and _key(value) not in self.allowed and _key(value) != self.default:
             return False
         return self.coded or self.states is None or _key(value) in self.states
 
@@ -61,21 +73,30 @@ class _Watched:
 
 
 def check_states(package: Package, findings: Findings) -> None:
-    coded = bool(package.tools or package.lifecycle_tools or package.hooks)
-    machines = {
-        name: _machine(variable, variable.source, coded=coded)
-        for name, variable in package.variables.items()
-        if isinstance(variable.source, StateSource) and (variable.source.transitions or variable.enum)
-    }
+    machines = _machines(package, findings)
     watched = _watched(package, findings)
+    file = variables_file(package)
     for name, machine in machines.items():
-        for level, code, message in _faults(machine, watched):
-            findings.add(level, code, variables_file(package), variable_place(package, name), message)
+        for fault in _faults(machine, watched):
+            findings.add(fault.level, fault.code, file, fault.place or variable_place(package, name), fault.message)
     for index, rule in enumerate(package.rules):
-        for name, literal in _compared(rule.condition or ""):
-            if name in machines and not machines[name].may_become(literal):
-                message = f"{name} never becomes {shown(literal)}; correct the condition, or lead there by a transition"
+        for name, values in compared(rule.condition or ""):
+            if name in machines and not any(map(machines[name].may_become, values)):
+                becomes = " or ".join(map(shown, values))
+                message = f"{name} never becomes {becomes}; correct the condition, or lead there by a transition"
                 findings.add("warning", "orphan_state", routing_file(package), rule_place(package, index), message)
+
+
+def _machines(package: Package, findings: Findings) -> dict[str, _Machine]:
+    """Those that nothing ever sets have been said as a whole."""
+    coded, unset = may_be_coded(package, findings), never_set(package, findings)
+    return {
+        name: _machine(variable, variable.source, coded=coded, supplied=name in package.orchestrator.inputs)
+        for name, variable in package.variables.items()
+        if isinstance(variable.source, StateSource)
+        and (variable.source.transitions or variable.enum)
+        and name not in unset
+    }
 
 
 def _watched(package: Package, findings: Findings) -> _Watched:
@@ -86,9 +107,10 @@ def _watched(package: Package, findings: Findings) -> _Watched:
     )
 
 
-def _machine(variable: Variable, source: StateSource, *, coded: bool) -> _Machine:
-    default, enum = _key(variable.default), frozenset(map(_key, variable.enum))
-    return _Machine(source.transitions, _states(variable.default, source.transitions), enum, default, coded)
+def _machine(variable: Variable, source: StateSource, *, coded: bool, supplied: bool) -> _Machine:
+    states = None if supplied else _states(variable.default, source.transitions)
+    allowed = frozenset(map(_key, variable.enum))
+    return _Machine(source.transitions, states, variable.enum, allowed, _key(variable.default), coded)
 
 
 def _states(default: Any, transitions: Iterable[Transition]) -> frozenset[Hashable] | None:
@@ -115,41 +137,34 @@ def _key(value: Any) -> Hashable:
         return type(value).__name__
 
 
-def _faults(machine: _Machine, watched: _Watched) -> Iterator[Fault]:
+def _faults(machine: _Machine, watched: _Watched) -> Iterator[_Fault]:
     for transition in machine.transitions:
-        agent, tool = getattr(transition.trigger, "agent", None), getattr(transition.trigger, "tool", None)
-        if agent and watched.agents is not None and agent not in watched.agents:
-            message = f"a transition waits for {agent}, which is not an agent of this package; correct it"
-            yield "error", "unknown_agent", message
-        if tool and watched.tools is not None and tool not in watched.tools:
-            yield _unknown_tool(tool, watched.files.get(tool))
+        yield from _faults_of_trigger(transition, watched)
         if not isinstance(transition.from_, Unset) and not machine.may_start_from(transition.from_):
             message = (
                 f"a transition starts from {shown(transition.from_)}, which is neither the default nor where another"
                 " one leads; correct `from`, or add the transition that leads there"
             )
-            yield "warning", "orphan_state", message
+            yield _Fault("warning", "orphan_state", message, transition.place)
+    missed = machine.missed
+    if missed:
+        message = f"enum allows {' and '.join(map(shown, missed))}, where no transition leads; add one, or remove it"
+        yield _Fault("warning", "orphan_state", message)
 
 
-def _unknown_tool(name: str, meant: str | None) -> Fault:
+def _faults_of_trigger(transition: Transition, watched: _Watched) -> Iterator[_Fault]:
+    agent, tool = getattr(transition.trigger, "agent", None), getattr(transition.trigger, "tool", None)
+    if agent and watched.agents is not None and agent not in watched.agents:
+        message = f"a transition waits for {agent}, which is not an agent of this package; correct it"
+        yield _Fault("error", "unknown_agent", message, transition.trigger_place)
+    if tool and watched.tools is not None and tool not in watched.tools:
+        level, message = _unknown_tool(tool, watched.files.get(tool), transition.trigger.type)
+        yield _Fault(level, "unknown_tool", message, transition.trigger_place)
+
+
+def _unknown_tool(name: str, meant: str | None, kind: str) -> tuple[Level, str]:
+    """A user interface may know its parts by names that no function has."""
     if meant is not None:
-        message = f"a transition waits for the file {name}; a tool is known by its function, here {meant}"
-        return "warning", "unknown_tool", message
-    message = f"a transition waits for {name}, which is not a tool of this package; write a tool's function"
-    return "error", "unknown_tool", message
-
-
-def _compared(condition: str) -> Iterator[tuple[str, Any]]:
-    for match in _EQUALS.finditer(condition):
-        literal = _literal(match[3])
-        if literal is not None:
-            yield match[1] or match[2], literal
-
-
-def _literal(text: str) -> Any:
-    if text in _WORDS:
-        return _WORDS[text]
-    try:
-        return ast.literal_eval(text)
-    except (ValueError, SyntaxError):  # a word that the condition's own grammar refuses, or null
-        return None
+        return "warning", f"a transition waits for the file {name}; a tool is known by its function, here {meant}"
+    message = f"a transition waits for {name}, which is not a tool of this package; write the name of a tool's function"
+    return "warning" if kind == "ui_response" else "error", message

@@ -14,20 +14,21 @@ def check_triggers(package: Package, findings: Findings) -> None:
     required = _required(package)
     file = triggers_file(package)
     for spec in package.triggers:
+        place = package.trigger_places.get(spec.name, "triggers")
         for name in spec.input:
             if name not in accepted:
                 message = (
                     f"{spec.name} supplies {name}, which is neither an input nor a runtime variable: it reaches"
                     " nothing; declare it under `inputs` of the orchestrator, or remove it"
                 )
-                findings.add("warning", "unknown_input", file, "triggers", message)
+                findings.add("warning", "unknown_input", file, place, message)
         supplied = frozenset(_supplied(spec))
         missing = tuple(name for name in required if name not in supplied)
         if missing:
             message = (
                 f"{spec.name} never supplies {listed(missing)}, which every run needs: its runs fail; add to `input`"
             )
-            findings.add("warning", "missing_input", file, "triggers", message)
+            findings.add("warning", "missing_input", file, place, message)
 
 
 def _required(package: Package) -> list[str]:

@@ -18,7 +18,6 @@ class UnreadableError(Exception):
 
     def __init__(self, message: str, line: int | None = None, column: int | None = None) -> None:
         super().__init__(f"line {line}, column {column}: {message}" if line else message)
-        self.line = line
 
 
 def read_data_file(path: Path) -> Any:
@@ -33,7 +32,7 @@ def read_document(path: Path) -> Document:
     try:
         document = parse(_decoded(path.read_bytes()), is_json=path.suffix == ".json")
     except UnreadableError as error:
-        raise _refuse("unreadable", path, str(error), line=error.line) from None
+        raise _refuse("unreadable", path, str(error)) from None
     return document if document.data is not None else Document({}, document.notes)
 
 
@@ -106,5 +105,5 @@ def _yaml_problem(error: yaml.YAMLError) -> UnreadableError:
     return UnreadableError(problem, mark.line + 1, mark.column + 1) if mark else UnreadableError(problem)
 
 
-def _refuse(code: str, path: Path, message: str, *, line: int | None = None) -> PackageError:
-    return PackageError(Finding("error", code, path.name, "", message, line=line))
+def _refuse(code: str, path: Path, message: str) -> PackageError:
+    return PackageError(Finding("error", code, path.name, "", message))

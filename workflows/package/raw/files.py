@@ -8,7 +8,7 @@ from typing import Any
 
 from workflows.package.findings import Finding, Findings, PackageError
 from workflows.package.raw.data_files import read_document
-from workflows.package.raw.yaml_events import Note, read_yaml
+from workflows.package.raw.yaml_events import Note
 
 STEMS = (
     "orchestrator",
@@ -31,6 +31,7 @@ SHARED = "_shared"  # beside a package; the one place outside of it that its too
 # Beside packages and never one, whatever lies in them.
 _NO_PACKAGES = frozenset({SHARED, "_pack", "__pycache__"})
 
+ABOUT_THE_FILE = ("schema_version", "version", "description", "$schema")
 # A bare list is the list that its file is named after.
 _BARE_LISTS = {
     **{stem: stem for stem in ("agents", "tools", "hooks", "triggers")},
@@ -39,6 +40,8 @@ _BARE_LISTS = {
     "transition_graph": "transition_rules",
     "middleware": "prompt_middleware",
 }
+# Under what a whole body may stand, besides the name of its file.
+WRAPPERS = {"context_variables": ("context_variables", "ContextVariablesPlan")}
 # What is inside of `{"tools": {...}}` must look like the body, since the entries of a list have names too.
 _WRAPPED = {
     "tools": ("tools", "lifecycle_tools", "backend_tools", "ui_tools"),
@@ -50,11 +53,15 @@ _WRAPPED = {
 
 @dataclass(frozen=True, slots=True)
 class PackageFile:
-    """`readable`: else there is a finding that says why not, and `body` is empty."""
+    """`readable`: else there is a finding that says why not, and `body` is empty.
+
+    `wrapper` is the key that the body stood under, `beside` are the fields that stood beside that key."""
 
     name: str
     body: Any
     readable: bool = True
+    wrapper: str = ""
+    beside: frozenset[str] = frozenset()
 
 
 def is_package(folder: Path) -> bool:
@@ -80,13 +87,11 @@ def read_package_files(folder: Path, findings: Findings) -> dict[str, PackageFil
             message = f"is missing; a package needs {stem}.yaml (or .yml, or .json)"
             findings.add("error", "missing_file", stem, "", message)
             files[stem] = PackageFile(stem, {}, readable=False)
-    for path in _candidates(folder, SCREENS):
-        findings.add("info", "ui_only", path.name, "", "describes a user interface; there is none here, it is not read")
+    screens = _read_stem(folder, SCREENS, findings)
+    if screens is not None and screens.readable and _says_something(screens.body):
+        message = "describes a user interface; there is none here, and nothing of it is used"
+        findings.add("info", "ui_only", screens.name, "", message)
     return files
-
-
-def load_yaml(text: str) -> Any:
-    return read_yaml(text).data
 
 
 def read_task_batches(folder: Path, findings: Findings) -> PackageFile | None:
@@ -115,7 +120,7 @@ def _read_stem(folder: Path, stem: str, findings: Findings) -> PackageFile | Non
         findings.add("error", "unreadable", name, "", f"cannot be read: {error.strerror or error}")
     else:
         _tell(document.notes, name, findings)
-        return PackageFile(name, _unwrap(stem, document.data))
+        return _unwrapped(stem, name, document.data)
     return PackageFile(name, {}, readable=False)
 
 
@@ -139,14 +144,32 @@ def _tell(notes: tuple[Note, ...], file: str, findings: Findings) -> None:
         findings.include(Finding("warning", each.code, file, each.path, each.message, line=each.line or None))
 
 
-def _unwrap(stem: str, body: Any) -> Any:
+def _unwrapped(stem: str, name: str, body: Any) -> PackageFile:
     """`{"handoffs": {...}}` in handoffs.json is its body; siblings of the wrapper are kept."""
     if isinstance(body, list) and stem in _BARE_LISTS:
-        return {_BARE_LISTS[stem]: body}
-    inner = body.get(stem) if isinstance(body, Mapping) else None
-    if not isinstance(inner, Mapping):
-        return body
+        return PackageFile(name, {_BARE_LISTS[stem]: body})
+    if not isinstance(body, Mapping):
+        return PackageFile(name, body)
+    wrappers = WRAPPERS.get(stem, (stem,))
+    # `$schema` is for editors; null is how authors leave out, also what a wrapper would hold.
+    said = {
+        key: value for key, value in body.items() if key != "$schema" and (value is not None or key not in wrappers)
+    }
+    wrapper = next((key for key in wrappers if isinstance(said.get(key), Mapping)), None)
+    if wrapper is None or not _is_body(stem, said[wrapper]):
+        return PackageFile(name, said)
+    beside = {key: value for key, value in said.items() if key != wrapper}
+    names = frozenset(key for key in beside if isinstance(key, str))
+    return PackageFile(name, {**said[wrapper], **beside}, wrapper=wrapper, beside=names)
+
+
+def _is_body(stem: str, inner: Mapping[str, Any]) -> bool:
     keys = _WRAPPED.get(stem)
-    if keys is not None and not any(key in inner for key in keys):
-        return body
-    return {**inner, **{key: value for key, value in body.items() if key != stem}}
+    return keys is None or any(key in inner for key in keys)
+
+
+def _says_something(body: Any) -> bool:
+    """Generators write the file for every package: `visual_agents: null`."""
+    if isinstance(body, Mapping):
+        return any(_says_something(value) for key, value in body.items() if key not in ABOUT_THE_FILE)
+    return body not in (None, [], "", False)

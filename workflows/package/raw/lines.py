@@ -9,6 +9,7 @@ import yaml
 
 from workflows.package.findings import Finding, PackageError
 from workflows.package.raw.data_files import read_document
+from workflows.package.raw.files import WRAPPERS
 
 _INDEX = re.compile(r"\[(\d{1,9})\]")
 _NAMES = frozenset({"name", "agent_name", "agent", "id"})
@@ -51,8 +52,9 @@ class Places:
 
     def line_of(self, path: str) -> int | None:
         """`path` as in findings: agents[2].name; names may have dots, entries of a list may be named."""
-        wrapped = self._from(self._root).get(self._stem)
-        starts = [self._root] if wrapped is None else [self._root, wrapped[1]]
+        steps = self._from(self._root)
+        wrapped = [steps[key][1] for key in WRAPPERS.get(self._stem, (self._stem,)) if key in steps]
+        starts = [self._root, *wrapped]
         found = [self._walk(start, path) for start in starts]
         if isinstance(self._root, yaml.SequenceNode) and "[" in path:  # the file is a bare list
             found.append(self._walk(self._root, path[path.find("[") :]))

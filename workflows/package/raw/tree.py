@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-from workflows.package.findings import Finding, Level
+from workflows.package.findings import Finding
 from workflows.package.raw.files import SHARED
 
 MAX_FILES = 5_000
@@ -136,9 +136,8 @@ class _Walk:
     def _stays(self, target: Path, name: str) -> bool:
         if any(target.is_relative_to(root) for root in self.roots):
             return True
-        level: Level = "error" if name.endswith(".py") or target.is_dir() else "warning"
         message = "is a link out of the package and not followed; copy what it names into the package"
-        self.problems.append(Finding(level, "leaves_package", name, "", message))
+        self.problems.append(Finding("error", "leaves_package", name, "", message))
         return False
 
 

@@ -33,13 +33,29 @@ def read_agents(section: Section) -> dict[str, Agent]:
             one.error("duplicate_agent", spelled(one, "name", "agent_name"), message)
         if agent.name:
             agents[agent.name] = agent
-    if not agents:
+    if not agents and not _report_lost(section):
         section.error("no_agents", "agents", "a package needs at least one agent")
     return agents
 
 
+def _report_lost(section: Section) -> bool:
+    """One error for `agnts: [...]`, instead of one for each field that is no agent."""
+    lost = [key for key, value in section.body.items() if isinstance(value, list) and isinstance(key, str)]
+    if not _is_no_mapping_of_agents(section.body) or not lost:
+        return False
+    hint = "did you mean agents?" if section.findings.near(lost[0], ["agents"]) else "write them under agents"
+    section.error("no_agents", lost[0], f"is not read, and a package needs at least one agent; {hint}")
+    return True
+
+
+def _is_no_mapping_of_agents(body: Mapping[Any, Any]) -> bool:
+    return "agents" not in body and not any(value is None or isinstance(value, Mapping) for value in body.values())
+
+
 def _entries(section: Section) -> Iterator[Section]:
     """A list of agents, or a mapping from name to agent, under `agents` or bare."""
+    if section.body and _is_no_mapping_of_agents(section.body):
+        return
     body = section.body.get("agents", section.body)
     if isinstance(body, list):
         for index, entry in enumerate(body):
@@ -81,6 +97,7 @@ def _agent(section: Section) -> Agent:
         max_consecutive_auto_reply=section.integer("max_consecutive_auto_reply", default=2, least=0),
         auto_tool_mode=auto_tool_mode,
         structured_outputs_required=section.flag("structured_outputs_required"),
+        place=section.path,
     )
     section.report_rest()
     return agent

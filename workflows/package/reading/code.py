@@ -4,7 +4,8 @@ from pathlib import Path
 from typing import Literal
 
 from workflows.package.raw.files import SHARED
-from workflows.package.reading.parsed_code import Code, Import, read_code
+from workflows.package.reading.imports import report_imports
+from workflows.package.reading.parsed_code import Code, read_code
 from workflows.package.reading.section import Section
 
 
@@ -17,6 +18,8 @@ class PackageCode:
         self._kind = kind
         self._folders = ("", "tools") if kind == "tool" else ("", "tools", "hooks")
         self._read: dict[Path, Code] = {}
+        self._located: set[Path] = set()
+        self._told: set[Path] = set()  # of what is foreign in them
 
     def locate(self, section: Section, name: str, function: str, *, fields: tuple[str, str]) -> Path | None:
         """The file, once it is found, parsed and searched for `function`; `fields` are where an author wrote both."""
@@ -59,25 +62,17 @@ class PackageCode:
         return file.is_relative_to(self._root) or file.is_relative_to(self._shared)
 
     def _code(self, section: Section, file: Path, field: str) -> Code:
-        known = self._read.get(file)
-        code = self._read[file] = known or read_code(file)
+        code = self._parsed(file)
         if code.fault is not None:
             section.error(
                 f"broken_{self._kind}_file", field, f"{file.name} cannot be parsed: {code.fault}; correct the file"
             )
-        elif known is None:
-            _report_foreign(section, field, file, code.foreign(file))
+        elif file not in self._located:
+            self._located.add(file)
+            report_imports(section, field, file, root=self._root, read=self._parsed, told=self._told)
         return code
 
-
-def _report_foreign(section: Section, field: str, file: Path, foreign: tuple[Import, ...]) -> None:
-    named = list(dict.fromkeys(each.module for each in foreign))
-    if not named:
-        return
-    modules = ", ".join(named[:5]) + (f" and {len(named) - 5} more" if len(named) > 5 else "")
-    advice = "take the import out, or put a module of that name beside the file"
-    message = f"{file.name} imports {modules} of another runtime: {advice}"
-    if any(each.at_load for each in foreign):
-        section.blocks("foreign_import", field, f"{message}; it cannot be loaded")
-    else:
-        section.warning("foreign_import", field, f"{message}; it fails when it is called")
+    def _parsed(self, file: Path) -> Code:
+        if file not in self._read:
+            self._read[file] = read_code(file)
+        return self._read[file]

@@ -17,6 +17,7 @@ _TYPED_LISTS: Mapping[str, str] = {
     "derived_variables": "derived",
 }
 LISTED_TYPES = frozenset(_TYPED_LISTS.values())
+_AGENT_NAMES = ("agent_name", "agent", "name")
 _ABOUT_THE_FILE = ("schema_version", "version", "workflow_name", "metadata", "description", "database_name")
 _DEFINITION_FIELDS = frozenset(
     {"type", "description", "default", "default_value", "initial", "value", "enum", "required", "source", "name"}
@@ -110,9 +111,22 @@ def exposures(root: Section) -> Iterator[Exposure]:
         return
     for index, entry in enumerate(body):
         section = root.child(entry, f"agents[{index}]")
-        name = section.required_text("agent_name", "agent", "name") if section.body else ""
+        name = section.required_text(*_AGENT_NAMES) if section.body else ""
         if name:
             yield from _exposure(root, name, entry, f"agents[{index}]")
+
+
+def exposure_places(root: Section) -> dict[str, str]:
+    """Of each agent's first entry, as it is written."""
+    body = root.body.get("agents")
+    if not isinstance(body, list):
+        return {str(name): root.at(f"agents.{name}") for name in body} if isinstance(body, Mapping) else {}
+    places: dict[str, str] = {}
+    for index, entry in enumerate(body):
+        if isinstance(entry, Mapping):
+            name = next((entry[key] for key in _AGENT_NAMES if entry.get(key) is not None), None)
+            places.setdefault(str(name).strip(), root.at(f"agents[{index}]"))
+    return places
 
 
 def _exposure(root: Section, agent: str, entry: Any, path: str) -> Iterator[Exposure]:
@@ -125,7 +139,7 @@ def _exposure(root: Section, agent: str, entry: Any, path: str) -> Iterator[Expo
         root.error("wrong_type", path, "must list variable names, as [first, second]")
         return
     section = root.child(entry, path)
-    section.get("agent_name", "agent", "name")
+    section.get(*_AGENT_NAMES)
     yield Exposure(agent, _names(section, section.sequence("variables"), "variables"), section.at("variables"))
     for index, raw in enumerate(section.sequence("exposures")):
         one = section.child(raw, f"exposures[{index}]")

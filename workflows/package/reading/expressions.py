@@ -4,11 +4,10 @@ from collections.abc import Mapping
 from typing import Any
 
 import jmespath
-from jmespath.exceptions import JMESPathError
 
+from workflows.package.jmespath_problems import jmespath_problem
 from workflows.package.reading.section import Section
 
-MAX_LENGTH = 2_000
 WHOLE_INPUT = "@"
 # Their first part looks at the input, the others at what the first one gave.
 _STEPS = frozenset({"subexpression", "pipe", "index_expression", "projection", "value_projection", "filter_projection"})
@@ -18,23 +17,11 @@ def read_expression(section: Section, field: str) -> str | None:
     text = section.text(field)
     if text is None:
         return None
-    problem = _problem(text)
+    problem = jmespath_problem(text)
     if problem is not None:
         section.error("bad_expression", field, problem)
         return None
     return text
-
-
-def _problem(text: str) -> str | None:
-    if len(text) > MAX_LENGTH:
-        return f"has more than {MAX_LENGTH} characters; let a tool compute it"
-    try:
-        jmespath.compile(text)
-    except (JMESPathError, ValueError) as error:
-        return f"is not a JMESPath expression: {str(error).splitlines()[0] if str(error) else 'it is empty'}"
-    except RecursionError:
-        return "is nested too deeply"
-    return None
 
 
 def names_of(expression: str) -> frozenset[str]:

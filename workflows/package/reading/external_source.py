@@ -11,6 +11,7 @@ from workflows.package.reading.section import Section
 from workflows.package.sources import Authorization, ExternalSource
 
 LONGEST_TIMEOUT_S = 60.0
+WAITED_AT_MOST_S = 15.0  # whatever the package says: a run is not to wait longer for its context
 MAX_ATTEMPTS = 5
 _ADDRESS = re.compile(r"(https?)://([^/?#]*)", re.IGNORECASE)
 _PLACEHOLDER = re.compile(r"\{\{|\}\}|\$\{")
@@ -31,11 +32,18 @@ def read_external(source: Section) -> ExternalSource:
         url=_url(source),
         headers=_headers(source),
         authorization=_authorization(source),
-        timeout_s=read_duration_s(source, "timeout", "timeout_s", default=5.0, longest_s=LONGEST_TIMEOUT_S),
+        timeout_s=_timeout_s(source),
         attempts=_attempts(source),
         cache_ttl_s=_cache_ttl_s(source),
         select=read_expression(source, "select"),
     )
+
+
+def _timeout_s(source: Section) -> float:
+    timeout_s = read_duration_s(source, "timeout", "timeout_s", default=5.0, longest_s=LONGEST_TIMEOUT_S)
+    if timeout_s > WAITED_AT_MOST_S:
+        source.ignored("timeout", f"a run waits {WAITED_AT_MOST_S:.0f}s at most; write no more than that")
+    return timeout_s
 
 
 def _url(source: Section) -> str:

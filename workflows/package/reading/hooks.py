@@ -24,7 +24,10 @@ def read_hooks(section: Section, *, folder: Path, agents: frozenset[str]) -> tup
                 found.append(_hook(one, middleware=key != "hooks", code=code, agents=agents))
     if lists:
         section.blocks("hooks_not_executed", next(iter(lists)), "hooks and prompt middleware are read, but not called")
-    section.get("schema_version", "description", "NOTE")
+    if section.sequence("hook_files"):
+        message = "hold code instead of naming it, and are not called; put lifecycle_tools into the tools file"
+        section.blocks("hooks_not_executed", "hook_files", message)
+    section.get("schema_version", "version", "description", "NOTE")
     section.report_rest()
     return tuple(hook for hook in found if hook is not None)
 

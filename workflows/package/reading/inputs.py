@@ -42,20 +42,33 @@ def _spec(section: Section) -> Mapping[str, Any]:
         read["type"] = kind
     if section.get("properties") is not None:
         read["properties"] = _specs(section, "properties")
+    _check_items(section)
     section.report_rest("is not checked for an input; leave it out")
     return read
 
 
 def _type(section: Section) -> ValueType | None:
-    """None when it is absent or not known: then nothing is checked against it."""
+    """None when it is absent or not known."""
     word = section.text("type")
     if word is None:
         return None
     kind = type_named(word)
     if kind is None:
         known = ", ".join(sorted(get_args(ValueType)))
-        section.warning("unknown_type", "type", f"{word} is not known and not checked; use one of {known}")
+        section.error("unknown_type", "type", f"{word[:100]} is not known; use one of {known}")
     return kind
+
+
+def _check_items(section: Section) -> None:
+    """They are not checked in a run, which is said as of any such field; but a type in them may be misspelled."""
+    items = section.body.get("items")
+    if isinstance(items, Mapping):
+        inner = section.child(items, "items")
+        _type(inner)
+        for name, spec in inner.mapping("properties").items():
+            if isinstance(spec, Mapping):
+                _type(inner.child(spec, f"properties.{name}"))
+        _check_items(inner)
 
 
 def _required(section: Section) -> bool:

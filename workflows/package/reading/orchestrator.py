@@ -23,7 +23,7 @@ _NOT_EXECUTED = {
 
 def read_orchestrator(section: Section, *, folder_name: str) -> Orchestrator:
     """`triggers` inside this file is read by the reader of triggers."""
-    section.get("triggers", "metadata", "description")
+    section.get("triggers", "metadata", "version", "description")
     section.text("schema_version")
     section.flag("entry_point")
     _report_not_executed(section)

@@ -12,33 +12,57 @@ MAX_CODE_BYTES = 1024 * 1024
 KEPT_FILES = 2048
 ANY_NAME = "*"  # what `from x import *` defines: known only to who imports it
 
-FOREIGN_ROOTS = frozenset({"mozaiksai", "core", "logs", "factory_app", "autogen"})
+FOREIGN_ROOTS = frozenset({"mozaiks", "mozaiksai", "core", "logs", "factory_app", "autogen"})
 OWN_ROOT = "workflows"  # ours has the same name as the other runtime's folder of packages
 FOR_TOOLS = ("workflows.tools", "workflows.context")
+_OWN_FOLDER = Path(__file__).resolve().parents[2]
+_IMPORTING_CALLS = frozenset({"import_module", "__import__"})
+_LITERALS = (ast.Constant, ast.JoinedStr, ast.List, ast.Tuple, ast.Dict, ast.Set)
 
 
 @dataclass(frozen=True, slots=True)
 class Import:
-    """`at_load`: without this module the importing file cannot be loaded at all."""
+    """`at_load`: without this module the importing file cannot be loaded at all. A relative one keeps its dots."""
 
     module: str
     at_load: bool
 
+    @property
+    def is_relative(self) -> bool:
+        return self.module.startswith(".")
+
+    @property
+    def is_foreign(self) -> bool:
+        """Of another runtime."""
+        root, dot, _ = self.module.partition(".")
+        return root in FOREIGN_ROOTS or (root == OWN_ROOT and bool(dot) and not self._is_for_tools)
+
+    @property
+    def is_not_there_yet(self) -> bool:
+        """For tools, and no file of ours: asked of the disk, since importing it would run code."""
+        if not self._is_for_tools:
+            return False
+        file = _OWN_FOLDER.joinpath(*self.module.split(".")[1:])
+        return not (file.is_dir() or file.with_suffix(".py").is_file())
+
+    @property
+    def _is_for_tools(self) -> bool:
+        return any(f"{self.module}.".startswith(f"{allowed}.") for allowed in FOR_TOOLS)
+
 
 @dataclass(frozen=True, slots=True)
 class Code:
-    """`names` are what the module defines at its top; `fault` says why it cannot be parsed."""
+    """`names` are what the module defines at its top; `fault` says why it cannot be parsed.
+
+    `extends_path`: it says itself where else Python looks for modules."""
 
     names: frozenset[str] = frozenset()
     imports: tuple[Import, ...] = ()
     fault: str | None = None
+    extends_path: bool = False
 
     def defines(self, name: str) -> bool:
         return name in self.names or ANY_NAME in self.names
-
-    def foreign(self, file: Path) -> tuple[Import, ...]:
-        """Modules of another runtime, unless one of that name stands beside the file."""
-        return tuple(each for each in self.imports if _is_foreign(each.module) and not _beside(file, each.module))
 
 
 class _ParsedCode:
@@ -72,18 +96,6 @@ def read_code(file: Path) -> Code:
     return _parsed.get(content)
 
 
-def _is_foreign(module: str) -> bool:
-    root, dot, _ = module.partition(".")
-    if root == OWN_ROOT:
-        return bool(dot) and not any(f"{module}.".startswith(f"{allowed}.") for allowed in FOR_TOOLS)
-    return root in FOREIGN_ROOTS
-
-
-def _beside(file: Path, module: str) -> bool:
-    root = module.partition(".")[0]
-    return (file.parent / f"{root}.py").is_file() or (file.parent / root).is_dir()
-
-
 def _parse(content: bytes) -> Code:
     try:
         with warnings.catch_warnings():
@@ -95,12 +107,14 @@ def _parse(content: bytes) -> Code:
         return Code(fault=str(error) if isinstance(error, ValueError) else "it is nested too deeply")
     names: set[str] = set()
     imports: dict[str, bool] = {}
+    calls = any(each.encode() in content for each in _IMPORTING_CALLS)  # expressions are far more than statements
     for statement, top, at_load in _statements(tree):
         if top:
             names.update(_defined(statement))
-        for module in _imported(statement):
+        for module in (*_imported(statement), *(_imported_by_calls(statement) if calls else ())):
             imports[module] = imports.get(module, False) or at_load
-    return Code(frozenset(names), tuple(Import(module, at_load) for module, at_load in imports.items()))
+    found = tuple(Import(module, at_load) for module, at_load in imports.items())
+    return Code(frozenset(names), found, extends_path=b"sys.path" in content)
 
 
 def _statements(tree: ast.Module) -> Iterator[tuple[ast.stmt, bool, bool]]:
@@ -115,13 +129,14 @@ def _statements(tree: ast.Module) -> Iterator[tuple[ast.stmt, bool, bool]]:
             top = at_load = False
         elif isinstance(statement, ast.ClassDef):
             top = False
-        for body, runs in reversed(list(_bodies(statement))):
-            waiting.extend((each, top, at_load and runs) for each in reversed(body))
+        if hasattr(statement, "body") or isinstance(statement, ast.Match):  # most have no blocks
+            for body, runs in reversed(list(_bodies(statement, at_load=at_load))):
+                waiting.extend((each, top, at_load and runs) for each in reversed(body))
 
 
-def _bodies(statement: ast.stmt) -> Iterator[tuple[list[ast.stmt], bool]]:
+def _bodies(statement: ast.stmt, *, at_load: bool) -> Iterator[tuple[list[ast.stmt], bool]]:
     """The blocks inside a statement, and whether each one surely runs, unguarded, when the statement does."""
-    guarded = isinstance(statement, ast.If) and _never_at_load(statement.test)
+    guarded = at_load and isinstance(statement, ast.If) and _never_at_load(statement.test)
     if isinstance(statement, ast.Try | ast.TryStar):
         guarded = any(_catches_import_errors(handler) for handler in statement.handlers)
         for handler in statement.handlers:
@@ -153,8 +168,9 @@ def _defined(statement: ast.stmt) -> Iterator[str]:
         yield from (alias.asname or alias.name.partition(".")[0] for alias in statement.names)
     elif isinstance(statement, ast.Assign):
         for target in statement.targets:
-            yield from _names(target)
-    elif isinstance(statement, ast.AnnAssign) and statement.value is not None:
+            if not (isinstance(target, ast.Name) and isinstance(statement.value, _LITERALS)):
+                yield from _names(target)
+    elif isinstance(statement, ast.AnnAssign) and not isinstance(statement.value, (*_LITERALS, type(None))):
         yield from _names(statement.target)
 
 
@@ -167,8 +183,22 @@ def _names(target: ast.expr) -> Iterator[str]:
 def _imported(statement: ast.stmt) -> Iterator[str]:
     if isinstance(statement, ast.Import):
         yield from (alias.name for alias in statement.names)
-    elif isinstance(statement, ast.ImportFrom) and statement.level == 0 and statement.module:
-        if statement.module == OWN_ROOT:
-            yield from (f"{OWN_ROOT}.{alias.name}" for alias in statement.names)
+    elif isinstance(statement, ast.ImportFrom):
+        module = "." * statement.level + (statement.module or "")
+        if module == OWN_ROOT or not statement.module:  # what is taken from it are modules themselves
+            within = f"{module}." if statement.module else module
+            yield from (within + alias.name for alias in statement.names)
         else:
-            yield statement.module
+            yield module
+
+
+def _imported_by_calls(statement: ast.stmt) -> Iterator[str]:
+    """`importlib.import_module("a.b")`, as far as the name stands there."""
+    for expression in (each for each in ast.iter_child_nodes(statement) if isinstance(each, ast.expr)):
+        for node in ast.walk(expression):
+            if not isinstance(node, ast.Call) or not node.args:
+                continue
+            name = getattr(node.func, "id", None) or getattr(node.func, "attr", None)
+            module = getattr(node.args[0], "value", None)
+            if name in _IMPORTING_CALLS and isinstance(module, str) and module and not module.startswith("."):
+                yield module

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from workflows.context.queries import placeholders
+from workflows.context.queries import PLACEHOLDER, QueryError, fill_query, placeholders
 from workflows.package.reading.section import Section
 
 _BRACES = re.compile(r"\{\{[^{}]*\}\}|\$\{[^{}]*\}")
@@ -20,11 +20,31 @@ def check_placeholders(section: Section, field: str, template: Any) -> None:
 
 
 def _not_understood(template: Any) -> Iterator[str]:
+    for text in _texts(template):
+        yield from (found[0] for found in _BRACES.finditer(text) if not placeholders(found[0]))
+
+
+def never_filled(query: Mapping[str, Any]) -> str | None:
+    """Why no run can send this query, whatever its values are."""
+    facts: dict[str, Any] = {}
+    for text in _texts(query):
+        for match in PLACEHOLDER.finditer(text):
+            *mappings, name = (match[1] or match[2]).split(".")
+            inner = facts
+            for each in mappings:
+                known = inner.setdefault(each, {})
+                inner = known if isinstance(known, dict) else {}
+            inner.setdefault(name, "any value")
+    try:
+        fill_query(query, facts)
+    except QueryError as error:
+        return str(error)
+    return None
+
+
+def _texts(template: Any) -> Iterator[str]:
     if isinstance(template, str):
-        yield from (found[0] for found in _BRACES.finditer(template) if not placeholders(found[0]))
-    elif isinstance(template, Mapping):
-        for value in template.values():
-            yield from _not_understood(value)
-    elif isinstance(template, list):
-        for value in template:
-            yield from _not_understood(value)
+        yield template
+    elif isinstance(template, Mapping | list):
+        for value in template.values() if isinstance(template, Mapping) else template:
+            yield from _texts(value)

@@ -39,7 +39,9 @@ def _entries(section: Section) -> Iterator[Section]:
     section.get(*_ROOTS, *_SIBLINGS)
     for second in written[1:]:
         section.error("two_roots", second, f"stands beside {written[0]}, which holds rules too; keep one list")
-    section.report_rest("is no part of routing; write it in the orchestrator file, or leave it out")
+    if section.body.keys().isdisjoint(_ROOTS):
+        _report_lost_rules(section)
+    section.report_rest("is no part of routing; check the spelling, or leave it out")
     if not written:
         return
     root, body = written[0], section.body[written[0]]
@@ -52,6 +54,14 @@ def _entries(section: Section) -> Iterator[Section]:
         yield from _entries(section.child(body, root))
     else:
         section.error("wrong_type", root, "must be a list of rules")
+
+
+def _report_lost_rules(section: Section) -> None:
+    """Without any of its rules a package would run, and each chat end where none was meant to."""
+    for name, value in section.body.items():
+        if isinstance(value, list | Mapping) and value:
+            section.get(name)
+            section.error("unknown_root", str(name), "is not read as rules; write them as a list under handoff_rules")
 
 
 def _rule(section: Section, agents: frozenset[str], *, by_model: bool) -> tuple[Rule, float]:

@@ -1,6 +1,6 @@
 """A section: one raw mapping of a package file, read field by field, with findings that name the place."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from workflows.package.findings import Findings
@@ -14,12 +14,16 @@ _FALSE = {"false", "no", "0", "off"}
 class Section:
     """Remembers which fields were read, so that `report_rest()` can name the ones nobody understood."""
 
-    def __init__(self, body: Any, *, file: str, path: str, findings: Findings) -> None:
+    def __init__(
+        self, body: Any, *, file: str, path: str, findings: Findings, beside: Collection[str] = frozenset()
+    ) -> None:
+        """`beside`: fields that stand in the file beside what is at `path`, and not in it."""
         self.file = file
         self.path = path
         self.findings = findings
         self.body: Mapping[str, Any] = body if isinstance(body, Mapping) else {}
         self._read: set[str] = set()
+        self._beside = beside
         if not isinstance(body, Mapping):
             self.error("wrong_type", "", f"is {_type_name(body)}, where a mapping is needed")
 
@@ -40,6 +44,8 @@ class Section:
         return Section(body, file=self.file, path=self.at(field), findings=self.findings)
 
     def at(self, field: str) -> str:
+        if self._beside and field.partition(".")[0].partition("[")[0] in self._beside:
+            return field
         return ".".join(part for part in (self.path, field) if part)
 
     def get(self, *names: str) -> Any:
@@ -63,7 +69,7 @@ class Section:
         if value is None:
             return default
         if isinstance(value, bool) or not least <= value <= LARGEST:
-            self.error("wrong_value", names[0], f"must be a whole number of at least {least}, at most {LARGEST:.0e}")
+            self.error("wrong_value", names[0], f"must be a whole number from {least} to {LARGEST:,.0f}")
             return default
         return int(value)
 
@@ -72,7 +78,7 @@ class Section:
         if value is None:
             return default
         if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= LARGEST:
-            self.error("wrong_value", names[0], f"must be a number above 0 and at most {LARGEST:.0e}")
+            self.error("wrong_value", names[0], f"must be a number above 0, at most {LARGEST:,.0f}")
             return default
         return float(value)
 
@@ -92,10 +98,15 @@ class Section:
     def sequence(self, *names: str) -> list[Any]:
         return self._typed(names, list, "a list") or []
 
-    def report_rest(self, why: str = "this worker does not execute this field") -> None:
+    def report_rest(self, why: str = "is not executed; check the spelling, or leave it out") -> None:
         for name, value in self.body.items():
-            if name not in self._read and value not in (None, [], {}, "", False):
-                self.ignored(str(name), why)  # YAML has keys that are no text: `on` is true
+            if name not in self._read and not _says_nothing(value):
+                # YAML has keys that are no text: `on` is true
+                self.ignored(str(name), self._with_hint(str(name), why))
+
+    def _with_hint(self, name: str, why: str) -> str:
+        near = self.findings.near(name, (known for known in self._read if known not in self.body))
+        return why if near is None else f"{why.partition(';')[0]}; did you mean {near}?"
 
     def _typed(self, names: tuple[str, ...], kind: type[Any], wanted: str) -> Any:
         value = self.get(*names)
@@ -103,6 +114,13 @@ class Section:
             return value
         self.error("wrong_type", names[0], f"is {_type_name(value)}, where {wanted} is needed")
         return None
+
+
+def _says_nothing(value: Any) -> bool:
+    """Generators write out every field of a form: `ui: {component: null, mode: null}`."""
+    if isinstance(value, Mapping):
+        return all(each is None for each in value.values())
+    return value in (None, [], "", False)
 
 
 def _type_name(value: Any) -> str:

@@ -3,21 +3,22 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from workflows.context.fitting import unstorable
 from workflows.context.queries import SERVER_CODE
-from workflows.context.value_types import ValueType
+from workflows.context.value_types import ValueType, type_named
 from workflows.package.reading.computed_source import read_computed
 from workflows.package.reading.external_source import read_external
 from workflows.package.reading.file_source import read_file
-from workflows.package.reading.placeholders import check_placeholders
+from workflows.package.reading.placeholders import check_placeholders, never_filled
 from workflows.package.reading.section import Section
 from workflows.package.reading.transitions import read_transitions
 from workflows.package.reading.write_targets import (
     COLLECTION_NAMES,
     DATABASE_NAMES,
     FIELD_NAME,
+    read_place,
     search_by,
     write_strategy,
 )
@@ -51,6 +52,7 @@ def read_source(source: Section, given: SourceContext) -> Source:
     if read is not None:
         return read(source, given)
     if raw:
+        source.get(*source.body)  # what belongs to which source is not known
         source.error("unknown_source", "type", f"{raw} is not one of {', '.join(sorted(SOURCES))}")
     return StateSource()
 
@@ -64,15 +66,15 @@ def _environment(source: Section) -> Source:
 
 def _database(source: Section, given: SourceContext) -> Source:
     """`search_by: user_id` means the query {user_id: {{runtime.user_id}}}."""
-    collection = source.required_text(*COLLECTION_NAMES)
     query = _query(source)
     fields = _fields(source)
     _check_provider(source)
     if given.legacy and not (given.database or source.text(*DATABASE_NAMES)):
         message = "is not named, so nothing is read and the default holds; add database_name"
         source.warning("no_database", "database_name", message)
+        source.required_text(*COLLECTION_NAMES)
         return StateSource()
-    database = source.text(*DATABASE_NAMES) or given.database or source.required_text(*DATABASE_NAMES)
+    database, collection = read_place(source, database=given.database)
     return DatabaseSource(database, collection, query, fields)
 
 
@@ -97,6 +99,9 @@ def _check_query(source: Section, query: Mapping[str, Any]) -> None:
     for operator in sorted(_keys(query) & SERVER_CODE):
         source.error("forbidden_operator", field, f"{operator} runs code in the database; compare fields instead")
     check_placeholders(source, field, query)
+    reason = never_filled(query)
+    if reason is not None:
+        source.error("bad_placeholder", field, reason)
 
 
 def _keys(value: Any) -> set[str]:
@@ -111,7 +116,9 @@ def _fields(source: Section) -> tuple[str, ...]:
     if names is None:
         schema = source.mapping("schema")
         inner = schema.get("properties", {} if schema.get("type") == "object" else None)
-        names = list(inner if isinstance(inner, Mapping) else schema)
+        described = inner if isinstance(inner, Mapping) else schema
+        _check_types(source, described)
+        names = list(described)
     names = [names] if isinstance(names, str) else list(names) if isinstance(names, Mapping) else names
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         source.error("wrong_type", "fields", "must be a list of field names")
@@ -121,6 +128,17 @@ def _fields(source: Section) -> tuple[str, ...]:
     if not all(FIELD_NAME.fullmatch(name) for name in names):
         source.error("wrong_value", "fields", "name top-level fields, without dots and $")
     return tuple(dict.fromkeys(names))
+
+
+def _check_types(source: Section, described: Mapping[Any, Any]) -> None:
+    """Each a word, or a JSON Schema; null says nothing of it."""
+    for name, said in described.items():
+        words = said.get("type") if isinstance(said, Mapping) else said
+        for word in words if isinstance(words, list) else [words]:
+            if word not in (None, "null") and type_named(word) is None:
+                known = ", ".join(get_args(ValueType))
+                message = f"{name} is of type {str(word)[:100]}, which is not one of {known}"
+                source.error("unknown_type", "schema", message[:300])
 
 
 def _check_provider(source: Section) -> None:
@@ -134,8 +152,7 @@ def _check_provider(source: Section) -> None:
 
 def _entity(source: Section, given: SourceContext) -> Source:
     """`data_entity`: without a write_strategy it is only read."""
-    database = source.text(*DATABASE_NAMES) or given.database or source.required_text(*DATABASE_NAMES)
-    collection = source.required_text(*COLLECTION_NAMES)
+    database, collection = read_place(source, database=given.database)
     by = search_by(source, "search_by")
     if by is None and not source.text("search_by"):
         source.error("missing_field", "search_by", "is needed: the run's own value that finds the document")
@@ -147,6 +164,9 @@ def _entity(source: Section, given: SourceContext) -> Source:
 
 
 def _state(source: Section, given: SourceContext) -> Source:
+    if source.flag("persist"):
+        message = "the value is kept with its run, not for later runs; use a data_entity for that, or leave it out"
+        source.ignored("persist", message)
     return StateSource(read_transitions(source, given.type))
 
 

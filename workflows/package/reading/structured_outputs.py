@@ -25,7 +25,7 @@ def read_structured_outputs(
     if registry:
         message = "agents are to answer with a model, which is read, but not asked of them"
         section.blocks("structured_outputs_not_executed", "registry", message)
-    section.get("schema_version", "description", "NOTE")
+    section.get("schema_version", "version", "description", "NOTE")
     section.report_rest()
     return StructuredOutputs(models, {agent: model for agent, model in registry.items() if model in models})
 

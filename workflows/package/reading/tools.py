@@ -26,7 +26,7 @@ def read_tools(
             one.error("duplicate_tool", "function", f"{tool.function} is given to an agent twice; remove one")
         given |= names
     lifecycle_tools = read_lifecycle_tools(section, code=code, agents=agents)
-    section.get("schema_version", "description", "NOTE")
+    section.get("schema_version", "version", "description", "NOTE")
     section.report_rest()
     return tuple(tools), lifecycle_tools
 
@@ -106,6 +106,8 @@ def _report_names(section: Section, function: str) -> None:
 
 
 def _report_rest(section: Section) -> None:
+    if section.get("integration"):
+        section.ignored("integration", "connects nothing by itself; let the tool's code call the service")
     if section.get("outcome"):
         why = "the result is not written to a context variable by itself; set the variable inside of the tool"
         section.ignored("outcome", why)

@@ -39,7 +39,7 @@ def _flat(section: Section | None, declared: ValueType) -> Iterator[Transition]:
     trigger = _trigger(section)
     section.report_rest()
     if trigger is not None:
-        yield _transition(section, trigger, to, from_, declared)
+        yield _transition(section, trigger, to, from_, declared, section.path)
 
 
 def _guarded(section: Section | None, declared: ValueType) -> Iterator[Transition]:
@@ -61,7 +61,7 @@ def _guarded(section: Section | None, declared: ValueType) -> Iterator[Transitio
     trigger = _trigger(trigger_section)
     trigger_section.report_rest()
     if trigger is not None:
-        yield _transition(section, trigger, to, from_, declared)
+        yield _transition(section, trigger, to, from_, declared, trigger_section.path)
 
 
 def _as_trigger(raw: Any) -> Any:
@@ -84,6 +84,7 @@ def _trigger(section: Section) -> Trigger | None:
         section.get(*section.body)
         section.warning("never_fires", "type", f"{kind} is not observed in a headless run; {NEVER_FIRES[kind]}")
     elif kind:
+        section.get(*section.body)  # what belongs to which trigger is not known
         section.error("unknown_trigger", "type", f"{kind} is not one of {', '.join(trigger_types())}")
     return None
 
@@ -94,7 +95,9 @@ def _whole(trigger: Trigger | None) -> Trigger | None:
     return trigger if all(names) else None
 
 
-def _transition(section: Section, trigger: Trigger, to: Any, from_: Any, declared: ValueType) -> Transition:
+def _transition(
+    section: Section, trigger: Trigger, to: Any, from_: Any, declared: ValueType, trigger_place: str
+) -> Transition:
     captured = captured_group(to)
     groups: int = getattr(trigger, "groups", 0)
     if captured is not None and captured > groups:
@@ -105,6 +108,8 @@ def _transition(section: Section, trigger: Trigger, to: Any, from_: Any, declare
         trigger,
         to if captured is not None else _typed(section, "to", to, declared),
         _typed(section, "from", from_, declared),
+        place=section.path,
+        trigger_place=trigger_place,
     )
 
 

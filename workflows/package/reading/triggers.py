@@ -4,47 +4,54 @@ from collections.abc import Mapping
 from typing import Any
 
 from pydantic import ValidationError
+from pydantic_core import ErrorDetails
 
 from workflows.package.findings import Findings
+from workflows.package.reading.planned_triggers import Model, take_planned
 from workflows.package.reading.section import Section
 from workflows.package.trigger_specs import (
     CRON_FIELDS,
     NOT_OURS,
     SPEC_BY_TYPE,
     UNSUPPORTED,
+    FieldError,
+    RunFinishedSpec,
     ScheduleSpec,
     TriggerSpec,
     WebhookSpec,
 )
 
 _ADDRESS_FIELDS = ("endpoint", "path", "method")
+_RUN_FINISHED = "run_finished"
 
 
-def read_triggers(entries: Any, *, file: str, findings: Findings) -> tuple[TriggerSpec, ...]:
-    specs: list[TriggerSpec] = []
-    for index, entry in enumerate(_list(entries, file=file, findings=findings)):
-        section = Section(entry, file=file, path=f"triggers[{index}]", findings=findings)
+def read_triggers(
+    entries: Any, *, file: str, findings: Findings, path: str = "", beside: frozenset[str] = frozenset()
+) -> dict[str, TriggerSpec]:
+    """By their places, such as triggers[1]. `entries` are at `path`, or in the mapping there under `triggers`."""
+    written_out = isinstance(entries, Mapping) and not ("type" in entries and "triggers" not in entries)
+    body = entries if written_out else {"triggers": entries}
+    root = Section(body, file=file, path=path, findings=findings, beside=beside)
+    specs: dict[str, TriggerSpec] = {}
+    for index, entry in enumerate(_list(root)):
+        section = root.child(entry, f"triggers[{index}]")
         spec = _read_one(section, index=index) if isinstance(entry, Mapping) else None
         if spec is None:
             continue
-        if any(spec.name == other.name for other in specs):
+        if any(spec.name == other.name for other in specs.values()):
             section.error("duplicate_trigger", "", f"the name {spec.name} is used twice; rename one")
-        specs.append(spec)
-    return tuple(specs)
+        specs[section.path] = spec
+    return specs
 
 
-def _list(entries: Any, *, file: str, findings: Findings) -> list[Any]:
-    if isinstance(entries, Mapping) and not ("type" in entries and "triggers" not in entries):
-        root = Section(entries, file=file, path="", findings=findings)
-        entries = root.get("triggers")
-        root.get("schema_version", "version", "description")
-        root.report_rest("is not read here; write a list under triggers")
-    if entries is None:
-        return []
-    if not isinstance(entries, list):
-        findings.add("error", "wrong_type", file, "triggers", "must be a list of triggers, each with a dash before it")
-        return []
-    return entries
+def _list(root: Section) -> list[Any]:
+    entries = root.get("triggers")
+    root.get("schema_version", "version", "description")
+    root.report_rest("is not read here; write a list under triggers")
+    if entries is None or isinstance(entries, list):
+        return entries or []
+    root.error("wrong_type", "triggers", "must be a list of triggers, each with a dash before it")
+    return []
 
 
 def _read_one(section: Section, *, index: int) -> TriggerSpec | None:
@@ -56,9 +63,9 @@ def _read_one(section: Section, *, index: int) -> TriggerSpec | None:
     if kind in UNSUPPORTED:
         section.warning("unsupported_trigger", "", f"{UNSUPPORTED[kind]}; as it is, it starts nothing")
         return None
-    model = SPEC_BY_TYPE.get(kind)
+    model = RunFinishedSpec if kind == _RUN_FINISHED else SPEC_BY_TYPE.get(kind)
     if model is None:
-        known = ", ".join(sorted(SPEC_BY_TYPE))
+        known = ", ".join(sorted({*SPEC_BY_TYPE, _RUN_FINISHED}))
         section.error("unknown_trigger", "type", f"{kind or 'nothing'} is not one of {known}")
         return None
     spec = _validated(section, model, index=index)
@@ -79,22 +86,27 @@ def _kind(section: Section) -> str:
     return "manual" if kind == "endpoint" and section.get("verify") is None else kind
 
 
-def _validated(section: Section, model: type[TriggerSpec], *, index: int) -> TriggerSpec | None:
+def _validated(section: Section, model: Model, *, index: int) -> TriggerSpec | None:
+    """None also for what is right and not executed yet."""
     canonical = str(model.model_fields["type"].default)
     # null is how authors leave out
     given = {field: value for field, value in section.body.items() if value is not None}
-    if model is ScheduleSpec:
-        _one_cron(section, given)
+    cron = _one_cron(section, given) if model is ScheduleSpec else "cron"
     if model is WebhookSpec:
         _report_addresses(section, given)
+    planned = take_planned(model, given)
+    for field, message in planned.items():
+        section.warning("unsupported_trigger", field, message)
     try:
-        return model.model_validate({"name": f"{canonical}-{index}", **given, "type": canonical})
+        spec = model.model_validate({"name": f"{canonical}-{index}", **given, "type": canonical})
     except ValidationError as error:
-        _report(error, section)
+        _report(error, section, model, cron)
         return None
+    return None if planned or isinstance(spec, RunFinishedSpec) else spec
 
 
-def _one_cron(section: Section, given: dict[str, Any]) -> None:
+def _one_cron(section: Section, given: dict[str, Any]) -> str:
+    """The name that its author gave it."""
     written = [field for field in CRON_FIELDS if field in given]
     for second in written[1:]:
         if given[second] != given[written[0]]:
@@ -102,6 +114,7 @@ def _one_cron(section: Section, given: dict[str, Any]) -> None:
     values = [given.pop(field) for field in written]
     if values:
         given["cron"] = values[0]
+    return written[0] if written else "cron"
 
 
 def _report_addresses(section: Section, given: dict[str, Any]) -> None:
@@ -111,13 +124,38 @@ def _report_addresses(section: Section, given: dict[str, Any]) -> None:
             section.ignored(field, "every webhook is a POST to /hooks/APP/WORKFLOW/NAME; leave it out")
 
 
-def _report(error: ValidationError, section: Section) -> None:
+def _report(error: ValidationError, section: Section, model: Model, cron: str) -> None:
     for each in error.errors(include_url=False, include_input=False):
-        place = ".".join(str(part) for part in each["loc"])
-        message = each["msg"].removeprefix("Value error, ")
-        if each["type"] == "extra_forbidden":
-            message = "is not a field of this trigger; check the spelling or leave it out"
-        section.error("bad_trigger", place, message)
+        place = _place(each)
+        message = _message(each)
+        if each["type"] == "extra_forbidden" and len(each["loc"]) == 1:
+            near = section.findings.near(place, model.model_fields.keys() - section.body.keys())
+            message = message if near is None else f"is not a field of this trigger; did you mean {near}?"
+        section.error("bad_trigger", cron if place == "cron" else place, message)
+
+
+def _place(error: ErrorDetails) -> str:
+    """What is wrong with several fields at once says itself which one to look at."""
+    place = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in error["loc"])
+    cause = error.get("ctx", {}).get("error")
+    return (f"{place}.{cause.field}" if isinstance(cause, FieldError) else place).lstrip(".")
+
+
+def _message(error: ErrorDetails) -> str:
+    """Whatever says itself what to write is left as it is."""
+    expected = str(error.get("ctx", {}).get("expected", ""))
+    messages = {
+        "extra_forbidden": "is not a field of this trigger; check the spelling or leave it out",
+        "missing": f"is needed; write {error['loc'][-1]}: …" if error["loc"] else "is needed",
+        "literal_error": f"must be {expected}",
+        "tuple_type": "must be a list",
+        "dict_type": "must be a mapping",
+        "model_type": "must be a mapping",
+        "string_type": "must be text",
+        "too_short": "is empty; give at least one",
+        "string_too_short": "is empty; write its name",
+    }
+    return messages.get(error["type"], error["msg"].removeprefix("Value error, "))
 
 
 def _report_without_effect(spec: TriggerSpec, section: Section) -> None:

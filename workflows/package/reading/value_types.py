@@ -22,7 +22,7 @@ def read_type(section: Section, default: Any) -> tuple[ValueType, tuple[Any, ...
     if isinstance(raw, list):  # as JSON Schema says "or nothing"
         raw = next((each for each in raw if each != "null"), None)
     declared = _BY_VALUE.get(type(default), "string")
-    if raw is not None:
+    if raw not in (None, "null"):
         declared = type_named(raw) or "string"
         if type_named(raw) is None:
             section.error("wrong_value", "type", f"{str(raw)[:100]} is not one of {', '.join(get_args(ValueType))}")

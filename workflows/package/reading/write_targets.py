@@ -4,6 +4,7 @@ import re
 from typing import cast
 
 from workflows.package.reading.section import Section
+from workflows.package.reading.spelling import spelled
 from workflows.package.sources import WriteStrategy, WriteTarget
 
 DATABASE_NAMES = ("database_name", "database")
@@ -11,8 +12,22 @@ COLLECTION_NAMES = ("collection", "collection_name")
 FIELD_NAME = re.compile(r"[^.$\0][^.\0]*")  # a top-level field of a document
 FACT_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")  # what {{runtime.name}} can say
 WRITE_STRATEGIES = ("immediate", "on_success")
+_OF_THE_SERVER = frozenset({"admin", "local", "config"})
 # They say whose document it is; whoever writes them moves it to somebody else.
 _OWNERS = frozenset({"_id", "app_id", "enterprise_id"})
+
+
+def read_place(section: Section, *, database: str | None = None) -> tuple[str, str]:
+    """Database and collection; `database` is what the file says for all of its variables."""
+    name = section.text(*DATABASE_NAMES) or database or section.required_text(*DATABASE_NAMES)
+    collection = section.required_text(*COLLECTION_NAMES)
+    if name.lower() in _OF_THE_SERVER:
+        field = spelled(section, *DATABASE_NAMES)
+        section.error("forbidden_place", field, f"{name} belongs to the database server; name a database of yours")
+    if collection.startswith("system."):
+        field = spelled(section, *COLLECTION_NAMES)
+        section.error("forbidden_place", field, f"{collection} belongs to the database server; name one of yours")
+    return name, collection
 
 
 def search_by(section: Section, field: str) -> str | None:
@@ -45,8 +60,7 @@ def written_field(section: Section, field: str, name: str | None) -> str | None:
 
 def read_write_target(section: Section) -> WriteTarget:
     """`persist_to: {database, collection, search_by, field, write_strategy}`."""
-    database = section.required_text(*DATABASE_NAMES)
-    collection = section.required_text(*COLLECTION_NAMES)
+    database, collection = read_place(section)
     by = search_by(section, "search_by")
     if by is None and not section.text("search_by"):
         section.error("missing_field", "search_by", "is needed: the run's own value that finds the document")

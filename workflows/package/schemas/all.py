@@ -5,7 +5,9 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
+from workflows.models_file import models_file_schema as models_file
 from workflows.package.schemas.agents import agents
+from workflows.package.schemas.batches import task_batches, ui_config
 from workflows.package.schemas.context_variables import context_variables
 from workflows.package.schemas.orchestrator import orchestrator
 from workflows.package.schemas.routing import routing
@@ -45,6 +47,9 @@ _SCHEMAS: Mapping[str, Callable[[], Schema]] = {
     "hooks": hooks,
     "middleware": middleware,
     "triggers": triggers,
+    "task_batches": task_batches,
+    "ui_config": ui_config,
+    "models": models_file,
 }
 SCHEMA_NAMES = tuple(_SCHEMAS)
 

@@ -55,7 +55,11 @@ def mapping(description: str, fields: Mapping[str, Schema], **more: Any) -> Sche
     return {"type": "object", "description": description, "properties": dict(fields), **more}
 
 
-VERSION: Mapping[str, Schema] = {"schema_version": text("Version of this file's form; read without effect")}
+VERSION: Mapping[str, Schema] = {
+    "schema_version": text("Version of this file's form; read without effect"),
+    "version": {"description": "Version of this file; read without effect"},
+    "$schema": text("Where an editor finds this schema"),
+}
 ANYTHING: Schema = {}
 
 

@@ -1,0 +1,84 @@
+"""Unmet needs: secrets and hosts that a package names and this machine does not give. Never the secrets themselves."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from workers.settings import Settings
+from workflows.context.external.urls import HOSTS_SETTING, external_url
+from workflows.context.missing import NoValueError
+from workflows.package.findings import Finding
+from workflows.package.loader import Inspection
+from workflows.package.models import Package
+from workflows.package.sources import ExternalSource
+from workflows.package.trigger_specs import WebhookSpec
+
+MAX_SECRET_BYTES = 64 * 1024
+
+
+def with_unmet_needs(inspection: Inspection, settings: Settings) -> Inspection:
+    """A trigger whose secret is missing is inactive; its package is not refused."""
+    if inspection.package is None:
+        return inspection
+    unmet = (*_missing_secrets(inspection.package, settings), *hosts_not_allowed(inspection.package, settings))
+    return replace(inspection, findings=(*inspection.findings, *unmet)) if unmet else inspection
+
+
+def _missing_secrets(package: Package, settings: Settings) -> Iterator[Finding]:
+    for file, path, reference, meanwhile in _references(package):
+        problem = _problem(reference, settings)
+        if problem is not None:
+            yield Finding("warning", "secret_missing", file, path, f"{problem}; until then {meanwhile}")
+
+
+def hosts_not_allowed(package: Package, settings: Settings) -> Iterator[Finding]:
+    file = package.file_names.get("context_variables", "context_variables")
+    for variable in package.variables.values():
+        problem = _host_problem(variable.source, settings) if isinstance(variable.source, ExternalSource) else None
+        if problem is not None:
+            message = f"{problem}; until then the variable is not loaded"
+            yield Finding("warning", "host_not_allowed", file, f"{variable.place}.source.url", message)
+
+
+def _host_problem(source: ExternalSource, settings: Settings) -> str | None:
+    """What else is wrong with the address has been said."""
+    try:
+        address = urlsplit(source.url)
+        external_url(f"{address.scheme}://{address.netloc}/", {}, allowed_hosts=settings.external_hosts)
+    except ValueError:
+        return None
+    except NoValueError as error:
+        return str(error) if HOSTS_SETTING in str(error) else None
+    return None
+
+
+def _references(package: Package) -> Iterator[tuple[str, str, str, str]]:
+    """File, path, reference, and what it means that it is missing."""
+    names = package.file_names
+    file = names.get("triggers") or names.get("orchestrator", "orchestrator")
+    for spec in package.triggers:
+        if isinstance(spec, WebhookSpec):
+            for reference in spec.verify.secret:
+                place = package.trigger_places.get(spec.name, "triggers")
+                yield file, f"{place}.verify.secret", reference, "the trigger is inactive"
+    for name, variable in package.variables.items():
+        if isinstance(variable.source, ExternalSource) and variable.source.authorization is not None:
+            reference, path = variable.source.authorization.secret, f"{variable.place or name}.source.auth"
+            yield names.get("context_variables", "context_variables"), path, reference, "the variable is not loaded"
+
+
+def _problem(reference: str, settings: Settings) -> str | None:
+    kind, _, name = reference.partition(":")
+    try:
+        # A package may name any file of this machine: also one that never ends, or waits for a writer.
+        if kind == "file" and not _is_small_file(Path(name).expanduser()):
+            return f"the secret {reference} is no file of at most {MAX_SECRET_BYTES // 1024} KB; write it there"
+        settings.resolve_secret(reference)
+    except (ValueError, OSError, RuntimeError) as error:  # no such variable, no such file, no such ~user
+        return str(error)
+    return None
+
+
+def _is_small_file(path: Path) -> bool:
+    return path.is_file() and path.stat().st_size <= MAX_SECRET_BYTES

@@ -1,0 +1,92 @@
+"""Checks of prompts: they name only what their agents can see."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.unit.workflows.normal_form import ORCH, G, agents, found, messages, package, states
+from workflows.package.checks.prompt_names import braced_names, member_names, prompt_names
+from workflows.package.models import Hook, Package
+
+AT_A = (G, "agents.A")
+
+
+def prompted(prompt: str, **parts: Any) -> Package:
+    return package(agents={**agents("B"), **agents(A=prompt)}, variables=states("seen", "hidden"), **parts)
+
+
+@pytest.mark.parametrize(
+    ("prompt", "code"),
+    [
+        ("Use {{ hidden }}.", "not_exposed"),
+        ("Use ${hidden}.", "not_exposed"),
+        ("Use {{runtime.app_id}}.", "not_exposed"),
+        ("Use {{context_variables.hidden}}.", "not_exposed"),
+        ("Use {{nothing}} twice: {{nothing}}.", "unknown_in_prompt"),
+        ("```\n{{nothing}}\n```\nUse {{nothing}}", "unknown_in_prompt"),
+        ("Assisting {hidden}", "not_exposed"),
+        ("It is ({hidden}), twice: {hidden}.", "not_exposed"),
+        ("The user's \"plan\" is {hidden}; don't tell.", "not_exposed"),
+        ("Enterprise {enterprise_id}", "not_exposed"),
+        ("Look at context_variables.nothing, as it is.", "unknown_in_prompt"),
+        ("{{context_variables.nothing}} and context_variables.nothing", "unknown_in_prompt"),
+    ],
+)
+def test_a_prompt_that_names_what_its_agent_cannot_see_is_found_once(prompt: str, code: str) -> None:
+    assert found(prompted(prompt)) == [("warning", code, *AT_A)]
+
+
+@pytest.mark.parametrize(
+    "prompt",
+    [
+        "Use {{seen}} and ${seen}.",
+        "{{PATTERN_GUIDANCE_AND_EXAMPLES}} ${HOME_2}",
+        "```python\nf'{{nothing}} ${nothing}'\n```",
+        "Write {name}, { {nothing} }, {{two words}}, ${a.b}, {{}} and ${}.",
+        "the variable hidden",
+        "Say {hidden_} or {Hidden} or {nothing} or { hidden } or {hidden.part}.",
+        "Say \"Dear {hidden}\", '{hidden}', 'Dear {hidden}', “{hidden}” or `{hidden}`.",
+        "GET /orders/{hidden}/items, order-{hidden}, {hidden}/x and {hidden}{hidden}",
+        '{"plan": {hidden} }',
+        '{\n  "plan":\n  {hidden}\n}',
+        "{plan: {hidden} }",
+        'The key "plan": {hidden}',
+        "```\n{hidden}\n```",
+        "context_variables.hidden, context_variables.get('x'), context_variables.set (x), context_variables.json",
+        "core.context_variables.nothing and /context_variables.nothing",
+    ],
+)
+def test_what_a_prompt_may_say_is_no_finding(prompt: str) -> None:
+    assert found(prompted(prompt, exposed={"A": ("seen",)})) == []
+
+
+@pytest.mark.parametrize(("agent", "said"), [("A", 0), ("all", 0), ("B", 1)])
+def test_a_prompt_that_a_hook_rewrites_is_left_to_it(agent: str, said: int) -> None:
+    hook = Hook("update_agent_state", agent, Path("h.py"), "h")
+    assert len(found(prompted("Use {{nothing}}.", hooks=(hook,)))) == said
+
+
+def test_prompts_are_searched_in_linear_time() -> None:
+    assert prompt_names("{{ " * 200_000 + "${" * 200_000 + "{{" + "a" * 400_000) == []
+    assert braced_names(" {" * 200_000 + " {" + "a" * 400_000 + "'a " * 200_000 + "“" * 400_000) == []
+    assert member_names("context_variables.a (" * 100_000 + "context_variables." + "a" * 400_000) == ["a" * 400_000]
+
+
+@pytest.mark.parametrize("text", ["Write {{hidden}}.", "Write ${nothing}.", "Write {seen}, {seen} and {nothing}."])
+def test_nothing_is_filled_in_in_the_first_message(text: str) -> None:
+    checked = prompted("", orchestrator={"initial_message": text}, exposed={"A": ("seen",)})
+    hooked = prompted(
+        "",
+        orchestrator={"initial_message": text},
+        hooks=(Hook("process_all_messages_before_reply", "all", Path("h.py"), "h"),),
+    )
+
+    assert found(checked) == [("warning", "unknown_placeholder", ORCH, "initial_message")]
+    assert "is sent as it is written" in messages(checked, "unknown_placeholder")[0]
+    assert found(hooked) == []
+
+
+@pytest.mark.parametrize("text", ["Go on.", "Write {nothing} and {{HERE}}.", 'Answer {"seen": "{seen}"}', None])
+def test_a_first_message_that_says_what_it_means_is_no_finding(text: str | None) -> None:
+    assert found(prompted("", orchestrator={"initial_message": text})) == []

@@ -1,0 +1,95 @@
+"""Late writes: a tool may have left something behind that changes the context while nobody expects it.
+
+A value that writes to the context when it is looked at does what a tool's own thread does, at a sure moment.
+"""
+
+from pathlib import Path
+from typing import Any
+
+from tests.unit.workflows.chats import Kept, built, never
+from tests.unit.workflows.packages import load, rule, write_tool
+from workflows.chat.conversation import Checkpoint, Conversation, converse
+from workflows.chat.meter import RunMeter
+from workflows.chat.transcript import Turn
+from workflows.context.context_variables import ContextVariables
+from workflows.context.redaction import HIDDEN, Redactor
+
+CANARY = "canary-7f3a"
+MEDDLE = """
+class Meddler:
+    def __init__(self, context_variables):
+        self.context, self.written = context_variables, 0
+
+    def __repr__(self):
+        self.written += 1
+        self.context.set(f"late_{self.written}", "canary-7f3a")
+        return "a meddler"
+
+def leave_behind(context_variables):
+    context_variables.set("meddler", Meddler(context_variables))
+    context_variables.set("note", {"said": []})
+"""
+
+
+class LateWriter:
+    """Writes to the live context while a turn is being committed."""
+
+    def __init__(self, context: ContextVariables) -> None:
+        self.context = context
+        self.committed: list[str] = []
+
+    async def commit(self, number: int, turn: Turn, checkpoint: Checkpoint) -> None:
+        self.context["note"]["said"].append(CANARY)
+        self.context.set(f"after_{number}", CANARY)
+        self.committed.append(f"{turn.context_changes} {checkpoint.context}")
+
+
+def test_one_moment_is_kept_at_any_depth() -> None:
+    shared: list[Any] = [1]
+    circle: dict[str, Any] = {"shared": shared}
+    circle["itself"] = circle
+    context = ContextVariables({"circle": circle, "shared": shared, "object": (held := object())})
+
+    kept = context.kept()
+    shared.append(2)
+    circle["later"] = True
+    context.set("later", True)
+
+    assert kept["circle"].keys() == {"shared", "itself"}
+    assert kept["circle"]["itself"] is kept["circle"]
+    assert kept["circle"]["shared"] is kept["shared"]
+    assert (kept["shared"], kept["object"]) == ([1], held)
+    assert "later" not in kept
+
+
+def test_names_may_come_and_go_while_they_are_looked_at() -> None:
+    context = ContextVariables({"a": 1, "b": 2})
+
+    for name, value in context.items():
+        context.set(f"{name}{name}", value)
+        context.remove("b")
+    for name in context:
+        context.remove(name)
+
+    assert dict(context) == {}
+
+
+async def test_what_is_left_behind_neither_ends_the_run_nor_is_it_kept_in_the_open(tmp_path: Path) -> None:
+    write_tool(tmp_path, "late.py", MEDDLE)
+    tools = {"tools": [{"agent": "A", "file": "late.py", "function": "leave_behind"}]}
+    rules = {"handoff_rules": [rule("A", "B"), rule("B", "terminate")]}
+    package = load(tmp_path, tools=tools, handoffs=rules)
+    answers = {"answers": {"A": [{"tool_calls": [{"name": "leave_behind"}]}]}, "default": {"text": "ok"}}
+    context, meter = ContextVariables(), RunMeter(Kept().record, 10)
+    chat = Conversation(
+        built(package, answers, tmp_path), context, frozenset(), meter, "Begin.", redactor=Redactor([CANARY])
+    )
+    late = LateWriter(context)
+
+    outcome = await converse(chat, commit=late.commit, stopping=never)
+
+    assert outcome.kind == "completed"
+    assert len(late.committed) == 2
+    assert HIDDEN in late.committed[1]
+    assert CANARY in str(context.data)
+    assert CANARY not in str([late.committed, chat.turns, chat.kept()])

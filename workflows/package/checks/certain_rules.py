@@ -1,0 +1,45 @@
+"""Rules of which the package alone tells that they always apply, or that they never do."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from workflows.context.conditions import Condition, prefixes
+from workflows.package.checks.conditions import compiled, environment_names
+from workflows.package.checks.settable import constants
+from workflows.package.findings import Findings
+from workflows.package.models import Package, Rule
+
+
+@dataclass(frozen=True, slots=True)
+class CertainRules:
+    """By their index in the package."""
+
+    always: frozenset[int]
+    never: frozenset[int]
+
+
+def certain_rules(package: Package, findings: Findings, *, production: bool) -> CertainRules:
+    absent = environment_names(package) if production else frozenset()
+    fixed = constants(package, findings)
+    always, never = set(), set()
+    for index, rule in enumerate(package.rules):
+        condition = compiled(rule)
+        if _is_certain(rule, condition):
+            always.add(index)
+        elif condition is not None and _never_holds(condition, absent, fixed):
+            never.add(index)
+    return CertainRules(frozenset(always), frozenset(never))
+
+
+def _is_certain(rule: Rule, condition: Condition | None) -> bool:
+    if rule.condition is None:
+        return rule.judged is None
+    return condition is not None and not condition.names and condition.holds({})
+
+
+def _never_holds(condition: Condition, absent: frozenset[str], fixed: Mapping[str, Any]) -> bool:
+    """A name with dots is a part of the variable that it begins with."""
+    if any(prefix in absent for name in condition.names for prefix in prefixes(name)):
+        return True
+    return all(prefixes(name)[-1] in fixed for name in condition.names) and not condition.holds(fixed)

@@ -1,0 +1,74 @@
+"""What nothing can ever set: variables that keep their default for the whole of every run."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from workflows.package.checks.conditions import named_variables
+from workflows.package.checks.known import (
+    BASE_NAMES,
+    hooks_file,
+    misread,
+    orchestrator_file,
+    shown,
+    tools_file,
+    variable_place,
+    variables_file,
+)
+from workflows.package.findings import Findings
+from workflows.package.models import Package, Variable
+from workflows.package.raw.files import SUFFIXES
+from workflows.package.sources import ComputedSource, StateSource, StaticSource
+
+
+def check_settable(package: Package, findings: Findings) -> None:
+    """Only what a condition names: a variable may as well be a note to whoever reads the context afterwards."""
+    unset = never_set(package, findings)
+    named = {name for rule in package.rules for name in named_variables(rule)} if unset else set()
+    for name in (each for each in package.variables if each in unset & named):
+        kept = shown(package.variables[name].default)
+        message = (
+            f"a condition depends on {name}, and nothing ever sets it: it keeps its default {kept};"
+            " add a transition, a computation or a tool that sets it"
+        )
+        findings.add("warning", "orphan_state", variables_file(package), variable_place(package, name), message)
+
+
+def may_be_coded(package: Package, findings: Findings) -> bool:
+    """Whether code may write any variable; what was refused may have been such code."""
+    if package.tools or package.lifecycle_tools or package.hooks or has_task_batches(package):
+        return True
+    return misread(findings, tools_file(package), hooks_file(package))
+
+
+def has_task_batches(package: Package) -> bool:
+    folder = package.folder / "extended_orchestration"
+    return any((folder / f"task_batches{suffix}").exists() for suffix in SUFFIXES)
+
+
+def never_set(package: Package, findings: Findings) -> frozenset[str]:
+    unknown = misread(findings, variables_file(package), orchestrator_file(package))
+    if unknown or may_be_coded(package, findings):
+        return frozenset()
+    supplied = BASE_NAMES | set(package.orchestrator.inputs)
+    return frozenset(
+        name for name, variable in package.variables.items() if name not in supplied and _has_no_writer(variable)
+    )
+
+
+def constants(package: Package, findings: Findings) -> Mapping[str, Any]:
+    """The variables that never change, with what they are: code may change even a static one."""
+    names = never_set(package, findings)
+    if not may_be_coded(package, findings):
+        statics = (name for name, variable in package.variables.items() if isinstance(variable.source, StaticSource))
+        names |= frozenset(statics) - BASE_NAMES - set(package.orchestrator.inputs)
+    return {name: package.variables[name].default for name in names}
+
+
+def _has_no_writer(variable: Variable) -> bool:
+    match variable.source:
+        case StateSource(transitions=transitions):
+            return not transitions
+        case ComputedSource(computation=computation):
+            return computation is None
+        case _:
+            return False

@@ -1,0 +1,64 @@
+"""What is wrong with a JMESPath expression, in one sentence: its syntax, or a call that no function answers."""
+
+import difflib
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import jmespath
+from jmespath.exceptions import EmptyExpressionError, IncompleteExpressionError, JMESPathError
+from jmespath.functions import Functions
+
+MAX_LENGTH = 2_000
+_MORE = "is not a JMESPath expression"
+
+
+def jmespath_problem(text: str) -> str | None:
+    if len(text) > MAX_LENGTH:
+        return f"has more than {MAX_LENGTH} characters; let a tool compute it"
+    try:
+        tree = jmespath.compile(text).parsed
+    except (JMESPathError, ValueError) as error:
+        return f"{_MORE}: {_syntax(error)}"
+    except RecursionError:
+        return "is nested too deeply"
+    return next((problem for name, given in _calls(tree) if (problem := _call_problem(name, given))), None)
+
+
+def _syntax(error: Exception) -> str:
+    """In place of the parser's own text, which names its tokens and shows the expression in three lines."""
+    token = getattr(error, "token_value", None)
+    if isinstance(error, EmptyExpressionError):
+        return "it is empty"
+    if isinstance(error, IncompleteExpressionError) or token == "":
+        return "something is missing at its end"
+    position = getattr(error, "lex_position", None)
+    if token is None or not isinstance(position, int):
+        return "it cannot be read"
+    if str(getattr(error, "message", "")).startswith("Unclosed"):
+        return f"the quote at character {position + 1} is not closed"
+    return f"{str(token)[:40]!r} at character {position + 1} does not belong there"
+
+
+def _calls(tree: Mapping[str, Any]) -> Iterator[tuple[str, int]]:
+    """Every function that is called, with the number of its arguments."""
+    waiting = [tree]
+    while waiting:
+        node = waiting.pop()
+        children = node.get("children", [])
+        if node["type"] == "function_expression":
+            yield node["value"], len(children)
+        waiting.extend(child for child in reversed(children) if isinstance(child, dict))
+
+
+def _call_problem(name: str, given: int) -> str | None:
+    known = Functions.FUNCTION_TABLE
+    if name not in known:
+        close = difflib.get_close_matches(name[:100], known, n=1)
+        hint = f"did you mean {close[0]}?" if close else f"use one of {', '.join(sorted(known))}"
+        return f"{_MORE}: there is no function {name[:100]}; {hint}"
+    signature = known[name]["signature"]
+    variadic = bool(signature) and bool(signature[-1].get("variadic"))
+    if given == len(signature) or (variadic and given > len(signature)):
+        return None
+    needed = f"{'at least ' if variadic else ''}{len(signature)}"
+    return f"{_MORE}: {name} takes {needed} argument{'' if len(signature) == 1 else 's'}, and has {given}"
