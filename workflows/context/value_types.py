@@ -5,14 +5,17 @@ from typing import Any, Literal
 
 ValueType = Literal["string", "boolean", "integer", "number", "object", "array"]
 
+# Of a date or an id a context holds the text, as JSON does.
+_TEXTS = ("date", "datetime", "timestamp", "time", "uuid", "objectid", "email", "uri", "url", "enum")
 _NAMES: Mapping[str, ValueType] = {
-    **dict.fromkeys(("string", "str", "text"), "string"),
+    **dict.fromkeys(("string", "str", "text", *_TEXTS), "string"),
     **dict.fromkeys(("boolean", "bool"), "boolean"),
-    **dict.fromkeys(("integer", "int"), "integer"),
-    **dict.fromkeys(("number", "float"), "number"),
-    **dict.fromkeys(("object", "dict", "json", "document"), "object"),
-    **dict.fromkeys(("array", "list"), "array"),
+    **dict.fromkeys(("integer", "int", "long"), "integer"),
+    **dict.fromkeys(("number", "float", "double", "decimal"), "number"),
+    **dict.fromkeys(("object", "dict", "json", "document", "map"), "object"),
+    **dict.fromkeys(("array", "list", "set", "tuple"), "array"),
 }
+TYPE_NAMES = tuple(_NAMES)
 _TAKES: Mapping[ValueType, tuple[type[Any], ...]] = {
     "string": (str,),
     "boolean": (bool,),

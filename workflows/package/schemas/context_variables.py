@@ -1,5 +1,6 @@
 """The schema of the context_variables file."""
 
+from workflows.context.value_types import TYPE_NAMES
 from workflows.package.schemas.vocabulary import (
     ANYTHING,
     VERSION,
@@ -18,10 +19,6 @@ from workflows.package.schemas.vocabulary import (
     whole,
 )
 
-_TYPES = (
-    *("string", "str", "text", "boolean", "bool", "integer", "int", "number", "float"),
-    *("object", "dict", "json", "document", "array", "list"),
-)
 _SOURCES = (
     *("environment", "config", "database", "data_reference", "data_entity", "static", "derived", "state"),
     *("computed", "runtime", "build_context", "external", "file"),
@@ -145,7 +142,7 @@ def _definition() -> Schema:
         "A context variable",
         {
             "name": text("Of an entry of a list"),
-            "type": one_of(_TYPES, "Default string"),
+            "type": one_of(TYPE_NAMES, "Default string"),
             "description": nullable_text("For readers"),
             "source": ref("source"),
             "triggers": items(ref("trigger")),

@@ -2,6 +2,7 @@
 
 from typing import get_args
 
+from workflows.context.value_types import TYPE_NAMES
 from workflows.package.models import Pattern, StartupMode
 from workflows.package.schemas.vocabulary import (
     VERSION,
@@ -24,7 +25,7 @@ _INPUT = mapping(
     "What a run takes from its trigger under this name",
     {
         "type": one_of(
-            ("string", "integer", "number", "boolean", "object", "array"),
+            TYPE_NAMES,
             "A value of another type fails the run before any model call",
         ),
         "required": flag("Missing: the run fails before any model call"),
