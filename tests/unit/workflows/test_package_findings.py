@@ -104,7 +104,7 @@ FAULTS: list[tuple[dict[str, Any], tuple[str, str, str, str]]] = [
         {"context_variables": {"definitions": [{"name": "v"}, {"name": "v"}]}},
         ("error", "duplicate_variable", V, "definitions[1]"),
     ),
-    ({"context_variables": {"definitions": {"v": {"type": "date"}}}}, ("error", "wrong_value", V, "definitions.v.type")),
+    ({"context_variables": {"definitions": {"v": {"type": "dat"}}}}, ("error", "wrong_value", V, "definitions.v.type")),
     ({"context_variables": {"definitions": {"v": {"default": 1, "persist": True}}}}, ("warning", "not_executed", V, "definitions.v.persist")),
     (variable(type="oracle"), ("error", "unknown_source", V, f"{SOURCE}.type")),
     (variable(default=1), ("error", "missing_field", V, f"{SOURCE}.type")),

@@ -191,7 +191,7 @@ def test_a_directory_s_name_must_fit_into_addresses_too() -> None:
         ({"inputs": ["a"]}, "error", "wrong_type", "inputs"),
         ({"inputs": {"a": "string"}}, "error", "wrong_type", "inputs.a"),
         ({"inputs": {5: {}}}, "error", "wrong_type", "inputs"),
-        ({"inputs": {"a": {"type": "date"}}}, "error", "unknown_type", "inputs.a.type"),
+        ({"inputs": {"a": {"type": "dat"}}}, "error", "unknown_type", "inputs.a.type"),
         ({"inputs": {"a": {"type": ["string"]}}}, "error", "wrong_type", "inputs.a.type"),
         ({"inputs": {"a": {"required": "maybe"}}}, "error", "wrong_value", "inputs.a.required"),
         ({"inputs": {"a": {"enum": "x"}}}, "error", "wrong_type", "inputs.a.enum"),
