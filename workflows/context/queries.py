@@ -14,6 +14,7 @@ TENANT_NAMES = frozenset({"app_id", "enterprise_id"})
 _MAY_BE_OBJECT_IDS = TENANT_NAMES | {"_id"}
 # Absent or null. A list may hold null beside an owner, and `None` alone would find it there.
 _NOBODY: Mapping[str, Any] = {"$eq": None, "$not": {"$type": "array"}}
+_SERVER_DATABASES = frozenset({"admin", "local", "config"})
 # JavaScript that would run on the database server, with its rights and its time.
 SERVER_CODE = frozenset({"$where", "$function", "$accumulator"})
 # What stands under these is an expression, a pattern or a schema: a text such as "$card" is not data there.
@@ -119,6 +120,11 @@ def owned_by(app_id: str) -> dict[str, Any]:
     write by one app would be seen by all others."""
     own = _text_and_id(app_id)
     return {"$or": [{"app_id": {"$in": own}}, {"app_id": _NOBODY, "enterprise_id": {"$in": own}}]}
+
+
+def is_servers_own(database: str, collection: str) -> bool:
+    """What the database server keeps for itself: accounts, the oplog, the layout of a cluster."""
+    return database.lower() in _SERVER_DATABASES or collection.startswith("system.")
 
 
 def server_code(query: Any) -> str | None:

@@ -3,6 +3,7 @@
 import re
 from typing import cast
 
+from workflows.context.queries import is_servers_own
 from workflows.package.reading.section import Section
 from workflows.package.reading.spelling import spelled
 from workflows.package.sources import WriteStrategy, WriteTarget
@@ -12,7 +13,6 @@ COLLECTION_NAMES = ("collection", "collection_name")
 FIELD_NAME = re.compile(r"[^.$\0][^.\0]*")  # a top-level field of a document
 FACT_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")  # what {{runtime.name}} can say
 WRITE_STRATEGIES = ("immediate", "on_success")
-_OF_THE_SERVER = frozenset({"admin", "local", "config"})
 # They say whose document it is; whoever writes them moves it to somebody else.
 _OWNERS = frozenset({"_id", "app_id", "enterprise_id"})
 
@@ -21,10 +21,10 @@ def read_place(section: Section, *, database: str | None = None) -> tuple[str, s
     """Database and collection; `database` is what the file says for all of its variables."""
     name = section.text(*DATABASE_NAMES) or database or section.required_text(*DATABASE_NAMES)
     collection = section.required_text(*COLLECTION_NAMES)
-    if name.lower() in _OF_THE_SERVER:
+    if is_servers_own(name, ""):
         field = spelled(section, *DATABASE_NAMES)
         section.error("forbidden_place", field, f"{name} belongs to the database server; name a database of yours")
-    if collection.startswith("system."):
+    if is_servers_own("", collection):
         field = spelled(section, *COLLECTION_NAMES)
         section.error("forbidden_place", field, f"{collection} belongs to the database server; name one of yours")
     return name, collection
