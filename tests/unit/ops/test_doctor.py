@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -193,16 +194,16 @@ async def test_the_shipped_packages_and_their_models_are_good(tmp_path: Path) ->
 
 async def test_a_host_that_is_not_allowed_is_a_warning(tmp_path: Path) -> None:
     packages = copy_of_the_library(tmp_path)
-    (packages / "DailyDigest" / "context_variables.yaml").write_text(
-        "definitions: {v: {type: string, source: {type: external, url: 'https://api.example.com'}}}\n"
-        "agents: {Writer: [v]}\n"
-    )
+    file = packages / "DailyDigest" / "context_variables.yaml"
+    variables = yaml.safe_load(file.read_text(encoding="utf-8"))
+    variables["definitions"]["v"] = {"source": {"type": "external", "url": "https://api.example.com"}}
+    file.write_text(yaml.safe_dump(variables), encoding="utf-8")
 
     checks = await check_packages_and_models(Settings(packages=(packages,), models=packages / "models.yaml"))
 
     (check,) = [each for each in checks if each.name == "package DailyDigest"]
     assert check.level == "warning"
-    assert "host_not_allowed" in check.found or "more" in check.found
+    assert check.found.endswith("[host_not_allowed]")
 
 
 async def test_a_refused_package_is_a_problem_that_names_file_and_place(tmp_path: Path) -> None:
