@@ -37,6 +37,8 @@ class EarlierCalls:
     """What a run has called before its present owner; failures by agent leave out cancelled calls."""
 
     count: int = 0
+    tokens: int = 0
+    cost_nano_usd: int = 0
     failed_by_agent: Mapping[str, int] = field(default_factory=dict)
 
 
@@ -68,12 +70,20 @@ class Ledger:
 
     async def earlier_calls(self, run_id: str) -> EarlierCalls:
         failed = {"$and": [{"$not": "$ok"}, {"$ne": ["$error", "Cancelled"]}]}
-        pipeline: list[dict[str, Any]] = [
-            {"$match": {"run_id": run_id}},
-            {"$group": {"_id": "$agent", "calls": {"$sum": 1}, "failed": {"$sum": {"$cond": [failed, 1, 0]}}}},
-        ]
+        sums = {
+            "calls": {"$sum": 1},
+            "tokens": {"$sum": {"$add": ["$input_tokens", "$output_tokens"]}},
+            "cost": {"$sum": "$cost_nano_usd"},
+            "failed": {"$sum": {"$cond": [failed, 1, 0]}},
+        }
+        pipeline: list[dict[str, Any]] = [{"$match": {"run_id": run_id}}, {"$group": {"_id": "$agent", **sums}}]
         rows = [row async for row in await self._rows.aggregate(pipeline)]
-        return EarlierCalls(sum(row["calls"] for row in rows), {row["_id"]: row["failed"] for row in rows})
+        return EarlierCalls(
+            count=sum(row["calls"] for row in rows),
+            tokens=sum(row["tokens"] for row in rows),
+            cost_nano_usd=sum(row["cost"] for row in rows),
+            failed_by_agent={row["_id"]: row["failed"] for row in rows},
+        )
 
 
 def usage_row(owner: RunOwner, *, lease_token: int, call: ModelCall, prices: PriceTable) -> dict[str, Any]:

@@ -92,15 +92,14 @@ class Ownership:
         self,
         claim: Claim,
         state: RunState,
+        record: Mapping[str, Any],
         *,
-        outcome: Mapping[str, Any],
-        usage: Mapping[str, Any],
         writes: Sequence[DocumentWrite] = (),
     ) -> None:
+        """`record` is what the run document keeps of its end: outcome, usage, the last context, errors."""
         end = {
+            **record,
             "state": state.value,
-            "outcome": dict(outcome),
-            "usage": dict(usage),
             "finished_at": datetime.now(UTC),
             "lease.owner": None,
             "lease.until": None,

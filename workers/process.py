@@ -86,6 +86,7 @@ class WorkerProcess:
         database = connect(self.settings.mongodb_url or "", database=self.settings.database)
         self._opened.callback(lambda: self.submit(database.client.close()).result(timeout=5))
         self.store = RunStore(database, republish_after_s=self.settings.republish_after_s)
+        self.prices = prices
         self.ledger = Ledger(database, prices)
         self.ownership = Ownership(self.store, owner=owner_name(), lease_s=self.settings.lease_s)
         documents = Documents(database.client, own_database=self.settings.database)

@@ -2,9 +2,8 @@
 
 import asyncio
 import logging
-import random
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
@@ -14,7 +13,7 @@ from pymongo.errors import PyMongoError
 from accounting.store_errors import store_is_away
 from accounting.totals import run_totals
 from workers.process import WorkerProcess
-from workers.retry_policy import Finish, Requeue, decide
+from workers.retry_policy import Finish, Requeue
 from workers.run import Claim, LeaseLostError, RunState
 from workflows.context.documents import DocumentWrite, WriteRefusedError
 from workflows.outcome import Outcome, OutcomeError, OutcomeKind
@@ -27,38 +26,33 @@ UNRECORDABLE = {"kind": OutcomeKind.PACKAGE_ERROR.value, "reason": "its outcome 
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """How work on a run ended. `writes` are owed to databases together with its success."""
+    """How work on a run ended. `writes` are owed to databases together with its success, `record` is what else the
+    run document keeps of the end."""
 
-    pattern: str
+    decision: Finish | Requeue
     outcome: Outcome
     writes: Sequence[DocumentWrite] = ()
+    record: Mapping[str, Any] = field(default_factory=dict)
 
 
 async def release(claim: Claim, worker: WorkerProcess, ending: Ending) -> None:
-    outcome = ending.outcome.worded(worker.redactor.text)
-    decision = decide(
-        outcome,
-        pattern=ending.pattern,
-        attempt=claim.attempt,
-        max_attempts=worker.settings.max_attempts,
-        random=random.random,
-    )
+    outcome, decision = ending.outcome.worded(worker.redactor.text), ending.decision
     if isinstance(decision, Requeue):
         await hand_back(claim, worker, decision, reason=outcome.as_document()["reason"])
         return
     try:
-        await _finish(claim, worker, decision, outcome.as_document(), ending.writes)
+        await _finish(claim, worker, decision, outcome.as_document(), ending.record, ending.writes)
     except WriteRefusedError as error:
         # A run whose result is not where it belongs has not succeeded.
         decision = Finish(RunState.FAILED)
         outcome = failed(OutcomeKind.PACKAGE_ERROR, error).worded(worker.redactor.text)
-        await _finish(claim, worker, decision, outcome.as_document())
+        await _finish(claim, worker, decision, outcome.as_document(), ending.record)
     except (BSONError, ValueError, PyMongoError) as error:
         if isinstance(error, PyMongoError) and store_is_away(error):
             raise
         # A run must not come back for ever because its end cannot be written down.
         log.exception("outcome_unrecordable", extra=labels(claim))
-        await _finish(claim, worker, Finish(RunState.FAILED), {**UNRECORDABLE, "error": None})
+        await _finish(claim, worker, Finish(RunState.FAILED), {**UNRECORDABLE, "error": None}, {})
     worker.metrics.finished(claim.document)
     log.info(
         "run_finished",
@@ -76,10 +70,12 @@ async def _finish(
     worker: WorkerProcess,
     decision: Finish,
     outcome: Mapping[str, Any],
+    record: Mapping[str, Any],
     writes: Sequence[DocumentWrite] = (),
 ) -> None:
     usage = await run_totals(worker.store.database, claim.run_id)
-    await worker.ownership.finish(claim, decision.state, outcome=outcome, usage=usage.as_json(), writes=writes)
+    end = {**record, "outcome": dict(outcome), "usage": usage.as_json()}
+    await worker.ownership.finish(claim, decision.state, end, writes=writes)
     log_written(claim, writes)
 
 

@@ -5,13 +5,11 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from workers.run import RunState
-from workflows.outcome import Outcome, OutcomeKind
+from workflows.outcome import Outcome, OutcomeKind, succeeds
 
 FIRST_DELAY_S = 2.0
 LONGEST_DELAY_S = 300.0
 LONGEST_RETRY_AFTER_S = 3600.0
-
-CLASSIC_END = frozenset({OutcomeKind.MAX_TURNS, OutcomeKind.NO_TRANSITION})
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,11 +41,6 @@ def decide(
     if kind is OutcomeKind.CANCELLED:
         return Finish(RunState.CANCELLED)
     return Finish(RunState.FAILED)
-
-
-def succeeds(outcome: Outcome, *, pattern: str) -> bool:
-    ended_well = outcome.kind is OutcomeKind.COMPLETED or (outcome.kind in CLASSIC_END and pattern != "ag2_network")
-    return ended_well and not outcome.transient
 
 
 def backoff(attempt: int, *, random: Callable[[], float], retry_after_s: float | None = None) -> timedelta:

@@ -139,6 +139,8 @@ def run_document(request: RunRequest, *, now: datetime, republish_after: timedel
         "turn": 0,
         "next_agent": None,
         "context": {},
+        "progress": None,
+        "errors": [],
         "outcome": None,
         "usage": None,
         "not_before": None,
@@ -153,5 +155,5 @@ def run_document(request: RunRequest, *, now: datetime, republish_after: timedel
 
 def as_json(document: Mapping[str, Any]) -> dict[str, Any]:
     """A run as the CLI and the API show it: section 4's names, `run_id` for `_id`."""
-    hidden = {"_id", "wake_at", "wakes", "worker_losses"}
+    hidden = {"_id", "wake_at", "wakes", "worker_losses", "progress"}
     return {"run_id": document["_id"], **{name: value for name, value in document.items() if name not in hidden}}

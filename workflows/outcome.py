@@ -1,6 +1,6 @@
 """Outcomes: the closed set of ways in which a conversation ends."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from typing import Any
@@ -43,6 +43,12 @@ class Outcome:
     transient: bool = False
     retry_after_s: float | None = None
 
+    @staticmethod
+    def from_document(document: Mapping[str, Any]) -> "Outcome":
+        error = document.get("error")
+        kept = None if error is None else OutcomeError(**error)
+        return Outcome(OutcomeKind(document["kind"]), document["reason"], kept)
+
     def worded(self, show: Callable[[str], str]) -> "Outcome":
         """The same end in other words: its texts may be those of a package's exception."""
         error = None if self.error is None else replace(self.error, message=show(self.error.message))
@@ -59,3 +65,12 @@ class Outcome:
 def _storable_text(text: str) -> str:
     cut = text if len(text) <= MAX_TEXT else f"{text[:MAX_TEXT]}… ({len(text)} characters)"
     return cut.encode("utf-8", "replace").decode("utf-8")
+
+
+CLASSIC_END = frozenset({OutcomeKind.MAX_TURNS, OutcomeKind.NO_TRANSITION})
+
+
+def succeeds(outcome: Outcome, *, pattern: str) -> bool:
+    """A classic chat simply ends when nobody is next or all turns are taken; an `ag2_network` has failed then."""
+    ended_well = outcome.kind is OutcomeKind.COMPLETED or (outcome.kind in CLASSIC_END and pattern != "ag2_network")
+    return ended_well and not outcome.transient

@@ -2,15 +2,17 @@
 
 import threading
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from ag2 import Agent
 
 from workflows.chat.errors import PackageChanged
+from workflows.chat.invoking import ToolThreads
 from workflows.chat.models import Models
 from workflows.chat.package_tools import PackageTool
-from workflows.chat.tool_functions import forget_tool_modules, load_tool_functions
+from workflows.chat.tool_functions import load_tool_functions
+from workflows.chat.tool_modules import PackageModules, forget_tool_modules
+from workflows.chat.transfers import transfer_tools
 from workflows.package.models import Package
 from workflows.package.raw.tree import content_version
 
@@ -21,12 +23,14 @@ KEPT_VERSIONS = 64
 class BuiltPackage:
     package: Package
     agents: Mapping[str, Agent]
+    threads: ToolThreads
 
 
-def build_package(package: Package, models: Models, threads: ThreadPoolExecutor) -> BuiltPackage:
+def build_package(package: Package, models: Models, threads: ToolThreads) -> BuiltPackage:
     """PackageDefect when a tool cannot be loaded or a model alias is unknown."""
-    functions = load_tool_functions(package)
-    if package.tools and content_version(package.folder) != package.version:
+    modules = PackageModules(package)
+    functions = load_tool_functions(package, modules)
+    if modules.used and content_version(package.folder) != package.version:
         # What was imported is newer than what was read; under this version it would be wrong for ever.
         forget_tool_modules(package)
         raise PackageChanged(f"the files of {package.name} changed while they were read")
@@ -34,18 +38,21 @@ def build_package(package: Package, models: Models, threads: ThreadPoolExecutor)
         name: Agent(
             name,
             config=models.get(spec.model),
-            tools=[PackageTool(function, threads) for tool, function in functions.items() if name in tool.agents],
+            tools=[
+                *(PackageTool(function, threads) for tool, function in functions.items() if name in tool.agents),
+                *transfer_tools(package, name),
+            ],
         )
         for name, spec in package.agents.items()
     }
-    return BuiltPackage(package, agents)
+    return BuiltPackage(package, agents, threads)
 
 
 class AgentShop:
     """Builds packages on demand and keeps the versions used last. Many runs ask at once, from threads; a
     version is built once, and one that takes long to import holds up nobody else's."""
 
-    def __init__(self, models: Models, threads: ThreadPoolExecutor) -> None:
+    def __init__(self, models: Models, threads: ToolThreads) -> None:
         self._models = models
         self._threads = threads
         self._built: dict[tuple[str, str], BuiltPackage] = {}

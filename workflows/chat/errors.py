@@ -20,7 +20,25 @@ class PackageChanged(ChatError):  # noqa: N818 -- not a fault; whoever asked loo
 
 
 class LimitReached(ChatError):  # noqa: N818 -- not a fault of the code but a guard doing its work
+    """A limit on calls, or a loop: the chat does the same again and again."""
+
     kind = OutcomeKind.LOOP_DETECTED
+
+
+class BudgetExhausted(ChatError):  # noqa: N818 -- not a fault of the code but a guard doing its work
+    """The tokens or the money of this run, or of its app, are spent."""
+
+    kind = OutcomeKind.BUDGET_EXHAUSTED
+
+
+class NeedsHuman(ChatError):  # noqa: N818 -- not a fault: the chat waits for a person
+    kind = OutcomeKind.NEEDS_HUMAN
+
+
+class StepFailed(ChatError):  # noqa: N818 -- names what failed, reads better in a run's record
+    """A hook, a lifecycle tool or an automatic tool of the package failed: no model is there to hear of it."""
+
+    kind = OutcomeKind.TOOL_ERROR
 
 
 class ModelError(ChatError):

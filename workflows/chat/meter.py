@@ -1,26 +1,28 @@
-"""The meter: counts, times and records every model call of a run, before its answer is used."""
+"""The meter: reserves, counts, times and records every model call of a run, before its answer is used."""
 
 import asyncio
-import json
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from ag2.config import LLMClient, ModelConfig, ModelProvider
+from ag2.config import LLMClient
 from ag2.context import ConversationContext
-from ag2.events import BaseEvent, ModelResponse, Usage
-from ag2.files.protocol import FilesClient
+from ag2.events import BaseEvent, ModelRequest, ModelResponse, TextInput, ToolResultsEvent, Usage
 
+from accounting.budget import BudgetExhaustedError, PlannedCall, Reserve, Settle, unlimited
+from accounting.prices import PriceTable
 from accounting.uninterrupted import to_its_end
 from accounting.usage import ModelCall, Tokens
-from workflows.chat.errors import LimitReached, ModelError
+from workflows.chat.checkpoint import Counters
+from workflows.chat.errors import BudgetExhausted, ModelError
+from workflows.chat.guards import before_call
+from workflows.chat.live import LiveTurn, live_turn
 
 RecordUsage = Callable[[ModelCall], Awaitable[None]]
 ExplainError = Callable[[Exception], ModelError | None]
-
-_METER = "unattended.meter"
+Normalise = Callable[[Usage], Tokens]
 
 
 @dataclass(slots=True)
@@ -28,57 +30,42 @@ class RunMeter:
     """Shared by all turns of one run under one lease: call numbers never repeat within a lease token."""
 
     record: RecordUsage
-    max_calls: int
-    earlier_calls: int = 0  # of this run under earlier leases: the limit is the run's
+    counters: Counters = field(default_factory=Counters)
+    prices: PriceTable = field(default_factory=PriceTable)
+    reserve: Reserve = unlimited
     calls: int = 0
-    failed_by_agent: dict[str, int] = field(default_factory=dict)
-
-
-@dataclass(slots=True)
-class TurnMeter:
-    run: RunMeter
-    agent: str
-    tokens: dict[str, int] = field(default_factory=lambda: {"input": 0, "output": 0})
-
-    @property
-    def failed_calls(self) -> int:
-        return self.run.failed_by_agent.get(self.agent, 0)
-
-    def dependencies(self) -> dict[Any, Any]:
-        return {_METER: self}
-
-
-def meter_of(context: ConversationContext) -> TurnMeter:
-    meter: TurnMeter = context.dependencies[_METER]
-    return meter
 
 
 class MeteredClient(LLMClient):
     """Wraps a provider's client. Every call passes here exactly once, also those that fail or are cancelled."""
 
-    def __init__(self, inner: LLMClient, *, provider: str, model: str, explain: ExplainError) -> None:
+    def __init__(
+        self, inner: LLMClient, *, provider: str, model: str, explain: ExplainError, normalise: Normalise
+    ) -> None:
         self._inner = inner
-        self._provider = provider
-        self._model = model
+        self._labels = (provider, model)
         self._explain = explain
+        self._normalise = normalise
 
     async def __call__(
         self, messages: Sequence[BaseEvent], context: ConversationContext, **request: Any
     ) -> ModelResponse:
-        meter = meter_of(context)
-        call = _OpenCall(meter, self._provider, self._model)
+        live = live_turn()
+        before_call(live)
+        call = await _OpenCall.begin(live, self._labels, self._normalise, context.prompt, messages)
         try:
             response = await self._inner(messages, context, **request)
         except asyncio.CancelledError:
-            await call.record(None, error="Cancelled")
+            await call.end(None, error="Cancelled")
             raise
         except Exception as error:
-            failed = meter.run.failed_by_agent
-            failed[meter.agent] = failed.get(meter.agent, 0) + 1
-            await call.record(None, error=type(error).__name__)
+            failed = live.chat.counters.failed
+            failed[live.asker] = failed.get(live.asker, 0) + 1
+            await call.end(None, error=type(error).__name__)
             raise self._as_model_error(error) from error
-        await call.record(response, error=None)
-        return _with_readable_arguments(response)
+        live.answers[live.asker] += 1
+        await call.end(response, error=None)
+        return response
 
     def _as_model_error(self, error: Exception) -> ModelError:
         """Whatever goes wrong between the request and a readable answer is the model's failure, not the package's."""
@@ -88,36 +75,82 @@ class MeteredClient(LLMClient):
         return self._explain(error) or unexplained
 
 
+@dataclass(slots=True)
 class _OpenCall:
-    def __init__(self, meter: TurnMeter, provider: str, model: str) -> None:
-        run = meter.run
-        if run.earlier_calls + run.calls >= run.max_calls:
-            raise LimitReached(f"the run's limit of {run.max_calls} model calls is reached")
-        run.calls += 1
-        self._number = run.calls
-        self._meter = meter
-        self._labels = (provider, model)
-        self._started_at = datetime.now(UTC)
-        self._started = time.perf_counter()
+    live: LiveTurn
+    number: int
+    labels: tuple[str, str]
+    normalise: Normalise
+    settle: Settle
+    started_at: datetime = field(default_factory=lambda: datetime.now(UTC))
+    started: float = field(default_factory=time.perf_counter)
 
-    async def record(self, response: ModelResponse | None, *, error: str | None) -> None:
+    @staticmethod
+    async def begin(
+        live: LiveTurn,
+        labels: tuple[str, str],
+        normalise: Normalise,
+        prompt: Iterable[str],
+        messages: Iterable[BaseEvent],
+    ) -> "_OpenCall":
+        meter = live.chat.meter
+        meter.calls += 1  # before anything is awaited: sub-tasks of one turn call at the same time
+        meter.counters.model_calls += 1
+        number = meter.calls
+        planned = PlannedCall(number, live.asker, *labels, prompt_characters=_characters(prompt, messages))
+        try:
+            settle = await meter.reserve(planned)
+        except BudgetExhaustedError as error:
+            raise BudgetExhausted(str(error)) from None
+        return _OpenCall(live, number, labels, normalise, settle)
+
+    async def end(self, response: ModelResponse | None, *, error: str | None) -> None:
         usage = response.usage if response is not None else Usage()
-        provider, model = self._labels
+        provider, model = self.labels
         call = ModelCall(
-            number=self._number,
-            agent=self._meter.agent,
+            number=self.number,
+            agent=self.live.asker,
             provider=provider,
             model=model,
-            tokens=normalised(usage),
+            tokens=self.normalise(usage),
             status="reported" if usage else "missing",
             ok=error is None,
             error=error,
-            started_at=self._started_at,
-            duration_s=time.perf_counter() - self._started,
+            started_at=self.started_at,
+            duration_s=time.perf_counter() - self.started,
         )
-        self._meter.tokens["input"] += call.tokens.input
-        self._meter.tokens["output"] += call.tokens.output
-        await to_its_end(self._meter.run.record(call))  # what was served is owed, also by a run that is cancelled
+        self._count(call)
+        # What was served is owed, also by a run that is cancelled.
+        await to_its_end(self._keep(call))
+
+    async def _keep(self, call: ModelCall) -> None:
+        try:
+            await self.live.chat.meter.record(call)
+        finally:
+            await self.settle(call)
+
+    def _count(self, call: ModelCall) -> None:
+        meter = self.live.chat.meter
+        self.live.tokens["input"] += call.tokens.input
+        self.live.tokens["output"] += call.tokens.output
+        meter.counters.tokens += call.tokens.input + call.tokens.output
+        cost = meter.prices.cost(call.tokens, provider=call.provider, model=call.model, at=call.started_at)
+        meter.counters.cost_nano_usd += cost or 0
+
+
+def _characters(prompt: Iterable[str], messages: Iterable[BaseEvent]) -> int:
+    return sum(map(len, prompt)) + sum(len(text) for event in messages for text in _texts(event))
+
+
+def _texts(event: BaseEvent) -> Iterable[str]:
+    if isinstance(event, ModelRequest):
+        return (part.content for part in event.parts if isinstance(part, TextInput))
+    if isinstance(event, ModelResponse):
+        return (event.content or "", *(call.arguments or "" for call in event.tool_calls.calls))
+    if isinstance(event, ToolResultsEvent):
+        parts = (part for result in event.results for part in result.result.parts)
+        return (part.content for part in parts if isinstance(part, TextInput))
+    return ()
 
 
 def normalised(usage: Usage) -> Tokens:
@@ -129,47 +162,3 @@ def normalised(usage: Usage) -> Tokens:
         output=int(usage.completion_tokens or 0),
         reasoning=int(usage.thinking_tokens or 0),
     )
-
-
-def _with_readable_arguments(response: ModelResponse) -> ModelResponse:
-    """A model may send arguments that are not JSON. AG2 would answer the tool call with an error and then fail
-    on the same text when it builds the next request, so it is replaced here by what the tool can refuse."""
-    for call in response.tool_calls.calls:
-        try:
-            readable = isinstance(json.loads(call.arguments or "{}"), Mapping)
-        except (ValueError, RecursionError):  # also numbers of 5 000 digits, and endless nesting
-            readable = False
-        if not readable:
-            call.arguments = json.dumps({"unreadable_arguments": call.arguments[:200]})
-    return response
-
-
-class MeteredConfig(ModelConfig):
-    """One client per model and process: AG2 asks for a client on every turn, and a fresh one costs 16 ms."""
-
-    def __init__(self, config: ModelConfig, *, provider: str, explain: ExplainError) -> None:
-        self._config = config
-        self._provider = provider
-        self._explain = explain
-        self._client: MeteredClient | None = None
-
-    @property
-    def provider(self) -> ModelProvider:
-        return self._config.provider
-
-    @property
-    def model(self) -> str:
-        return self._config.model
-
-    def copy(self) -> "MeteredConfig":
-        return self
-
-    def create(self) -> MeteredClient:
-        if self._client is None:
-            self._client = MeteredClient(
-                self._config.create(), provider=self._provider, model=self._config.model, explain=self._explain
-            )
-        return self._client
-
-    def create_files_client(self) -> FilesClient[Any]:
-        return self._config.create_files_client()

@@ -8,8 +8,9 @@ from ag2.config import ModelConfig, OpenAIConfig
 from openai import APIConnectionError, APIError, APIStatusError
 
 from workflows.chat.errors import ModelError, PackageDefect
-from workflows.chat.meter import MeteredConfig
+from workflows.chat.meter import normalised
 from workflows.chat.script import TRANSIENT_STATUS, ScriptConfig, read_script
+from workflows.chat.turn_client import ChatModelConfig
 from workflows.models_file import ModelSpec, OpenAIModel
 
 _NUMBER = re.compile(r"[0-9]{1,9}(\.[0-9]{0,9})?")
@@ -23,21 +24,21 @@ class Models:
     def __init__(self, specs: Mapping[str, ModelSpec], resolve_secret: ResolveSecret) -> None:
         self._specs = specs
         self._resolve_secret = resolve_secret
-        self._built: dict[str, MeteredConfig] = {}
+        self._built: dict[str, ChatModelConfig] = {}
 
-    def get(self, alias: str) -> MeteredConfig:
+    def get(self, alias: str) -> ChatModelConfig:
         if alias not in self._built:
             self._built[alias] = self._build(alias)
         return self._built[alias]
 
-    def _build(self, alias: str) -> MeteredConfig:
+    def _build(self, alias: str) -> ChatModelConfig:
         spec = self._specs.get(alias)
         if spec is None:
             known = ", ".join(sorted(self._specs)) or "none"
             raise PackageDefect(f"the models file has no alias {alias!r}; it has {known}")
         config: ModelConfig
         config = self._openai(spec) if isinstance(spec, OpenAIModel) else ScriptConfig(read_script(spec.file))
-        return MeteredConfig(config, provider=spec.provider, explain=explain_openai_error)
+        return ChatModelConfig(config, provider=spec.provider, explain=explain_openai_error, normalise=normalised)
 
     def _openai(self, spec: OpenAIModel) -> OpenAIConfig:
         # A local server needs no key, but the SDK insists on one.

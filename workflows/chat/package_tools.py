@@ -7,7 +7,6 @@ synchronous function in a thread pool it shares with its own plumbing. So the to
 import asyncio
 import logging
 from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, ExitStack
 from typing import Any, cast
 
@@ -20,20 +19,18 @@ from ag2.tools.schemas import ToolSchema
 from ag2.tools.tool import Tool as AG2Tool
 from typing_extensions import override
 
+from workflows.chat.incidents import incident_of, words_of
+from workflows.chat.invoking import ToolThreads
+from workflows.chat.live import LiveTurn, live_turn
 from workflows.chat.tool_functions import MAX_RESULT, ToolFunction, ToolRefused
 from workflows.chat.transcript import FAILED
-from workflows.context.context_variables import ContextVariables
-from workflows.context.redaction import Redactor
 from workflows.context.rendering import as_text
 
 log = logging.getLogger(__name__)
 
-CONTEXT = "unattended.context_variables"
-REDACTOR = "unattended.redactor"
-
 
 class PackageTool(AG2Tool):
-    def __init__(self, tool: ToolFunction, threads: ThreadPoolExecutor) -> None:
+    def __init__(self, tool: ToolFunction, threads: ToolThreads) -> None:
         self.name = tool.name
         self._tool = tool
         self._threads = threads
@@ -45,7 +42,7 @@ class PackageTool(AG2Tool):
     @override
     async def schemas(self, context: ConversationContext) -> Iterable[ToolSchema]:
         # A default or a docstring is the package's code too, and may hold what that code read.
-        shown = _redactor(context).data(self._definition)
+        shown = live_turn().chat.redactor.data(self._definition)
         return [FunctionToolSchema.from_dict({"function": shown})]
 
     @override
@@ -57,33 +54,34 @@ class PackageTool(AG2Tool):
         middleware: Iterable[BaseMiddleware] = (),
     ) -> None:
         async def execute(event: ToolCallEvent, context: Context) -> None:
-            await context.send(ToolResultEvent.from_call(event, result=await self._result(event, context)))
+            await context.send(ToolResultEvent.from_call(event, result=await self._result(event, live_turn())))
 
         called = cast("Condition", ToolCallEvent.name == self.name)  # AG2's event fields compare to conditions
         stack.enter_context(context.stream.where(called).sub_scope(execute))
 
-    async def _result(self, event: ToolCallEvent, context: ConversationContext) -> ToolResult:
-        """Text for the model, whatever the tool does: an error is one sentence, the traceback goes to the log."""
-        variables: ContextVariables = context.dependencies[CONTEXT]
-        redactor = _redactor(context)  # before anything is cut: half a value is not found
+    async def _result(self, event: ToolCallEvent, live: LiveTurn) -> ToolResult:
+        """Text for the model, whatever the tool does: an error is one sentence, the traceback goes to the record."""
+        redactor = live.chat.redactor  # before anything is cut: half a value is not found
         task = asyncio.current_task()
         try:
-            result = await self._tool.call(event.serialized_arguments, variables, self._threads)
+            result = await self._tool.call(event.serialized_arguments, live.chat.context, self._threads)
             return ToolResult(_cut(redactor.text(as_text(result))))
         except ToolRefused as refused:
             return _failure(redactor.text(str(refused)))
         except asyncio.CancelledError:
             if task is not None and task.cancelling():
                 raise
-            return self._failed(RuntimeError("the tool cancelled itself"), redactor)
+            return self._failed(RuntimeError("the tool cancelled itself"), live)
         except BaseException as error:  # a package's tool may raise anything, and the run goes on
             if isinstance(error, GeneratorExit) and _running_task() is not task:
                 raise  # nobody raised it: the run itself is closed, and may await no more
-            return self._failed(error, redactor)
+            return self._failed(error, live)
 
-    def _failed(self, error: BaseException, redactor: Redactor) -> ToolResult:
+    def _failed(self, error: BaseException, live: LiveTurn) -> ToolResult:
+        live.note(incident_of(error, where=f"tool {self.name}", agent=live.agent, turn=live.number))
         log.warning("tool_failed", extra={"tool": self.name, "error": type(error).__name__}, exc_info=error)
-        return _failure(redactor.text(f"The tool {self.name} failed: {type(error).__name__}: {_words(error)}")[:500])
+        sentence = f"The tool {self.name} failed: {type(error).__name__}: {words_of(error)}"
+        return _failure(live.chat.redactor.text(sentence)[:500])
 
 
 def _failure(text: str) -> ToolResult:
@@ -91,23 +89,11 @@ def _failure(text: str) -> ToolResult:
     return ToolResult(text, metadata={FAILED: True})
 
 
-def _redactor(context: ConversationContext) -> Redactor:
-    redactor: Redactor = context.dependencies[REDACTOR]
-    return redactor
-
-
 def _running_task() -> "asyncio.Task[Any] | None":
     try:
         return asyncio.current_task()
     except RuntimeError:  # no loop runs: it is closed by the garbage collector
         return None
-
-
-def _words(error: BaseException) -> str:
-    try:
-        return str(error)
-    except Exception:  # noqa: BLE001 -- the package's error may be broken itself
-        return "(its text cannot be read)"
 
 
 def _cut(text: str) -> str:

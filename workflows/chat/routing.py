@@ -34,7 +34,7 @@ class Router:
         return conditional or (fallbacks[-1] if fallbacks else None)
 
     def _rules(self, agent: str) -> Iterable[Rule]:
-        return (rule for rule in self.package.rules if rule.source == agent)
+        return (rule for rule in self.package.rules if rule.source == agent and rule.judged is None)
 
     def _first(self, rules: Iterable[Rule], values: Mapping[str, Any]) -> Rule | None:
         return next((rule for rule in rules if self._holds(rule, values)), None)

@@ -1,8 +1,8 @@
 """The `script` provider: answers from a file, one entry per model call of an agent, with no key and no network.
 
-Which entry comes next is derived, not remembered: answers the agent already gave are in its history, and
-failed calls are counted by the meter. So a run resumed by another worker goes on where it was, and a turn that
-failed half-way gets the answers of its first half again.
+Which entry comes next is not remembered here: a run counts what each agent was answered in its finished turns, and
+the calls that failed. So a run resumed by another worker goes on where it was, and a turn that failed half-way gets
+the answers of its first half again.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from ag2.files.protocol import FilesClient
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from workflows.chat.errors import ModelError, PackageDefect
-from workflows.chat.meter import meter_of
+from workflows.chat.live import live_turn
 from workflows.package.findings import PackageError
 from workflows.package.raw.data_files import read_data_file
 
@@ -113,11 +113,13 @@ class ScriptClient(LLMClient):
         self._script = script
 
     async def __call__(
-        self, messages: Sequence[BaseEvent], context: ConversationContext, **_request: Any
+        self, messages: Sequence[BaseEvent], context: ConversationContext, **request: Any
     ) -> ModelResponse:
-        meter = meter_of(context)
-        given = sum(isinstance(event, ModelResponse) for event in messages)
-        entry = self._script.entry(meter.agent, answered=given, failed=meter.failed_calls)
+        del messages, request  # the script says what comes next
+        live = live_turn()
+        used = live.chat.counters
+        given = used.answered.get(live.asker, 0) + live.answers[live.asker]
+        entry = self._script.entry(live.asker, answered=given, failed=used.failed.get(live.asker, 0))
         await asyncio.sleep(float(entry.get("delay_s", 0)))
         _raise_error(entry.get("error"))
         message = None

@@ -1,7 +1,6 @@
 """The transcript: turns as plain JSON, and how they look to the agent whose turn is next.
 
-An agent sees what the others said as messages with their names, and its own turns as its own, tool calls
-included. Nothing in a turn is an AG2 object, so that any worker of any later version can go on from it.
+Nothing in a turn is an AG2 object, so that any worker of any later version can go on from it.
 """
 
 import json
@@ -11,28 +10,23 @@ from typing import Any
 
 from ag2.events import (
     BaseEvent,
-    ModelMessage,
-    ModelRequest,
     ModelResponse,
     TextInput,
-    ToolCallEvent,
-    ToolCallsEvent,
     ToolErrorEvent,
-    ToolResult,
     ToolResultEvent,
     ToolResultsEvent,
 )
 
+from workflows.chat.incidents import Incident
 from workflows.context.fitting import unstorable
 from workflows.context.observing import ToolResult as SeenResult
 
-GO_ON = "Go on."
 FAILED = "unattended.failed"  # among the metadata of a tool's result, which no model sees
 
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """One agent's turn. `events` holds its model answers and tool results in order."""
+    """One agent's turn: `events` are its model answers and tool results in order, `errors` what failed in its tools."""
 
     agent: str
     text: str
@@ -41,6 +35,7 @@ class Turn:
     handoff: str | None = None
     tokens: Mapping[str, int] = field(default_factory=dict)
     duration_s: float = 0.0
+    errors: Sequence[Incident] = ()
 
     def as_document(self) -> dict[str, Any]:
         return {
@@ -52,6 +47,7 @@ class Turn:
             "handoff": self.handoff,
             "tokens": dict(self.tokens),
             "duration_s": self.duration_s,
+            "errors": [error.as_document() for error in self.errors],
         }
 
     @staticmethod
@@ -64,6 +60,7 @@ class Turn:
             handoff=document["handoff"],
             tokens=document["tokens"],
             duration_s=document["duration_s"],
+            errors=tuple(Incident.from_document(each) for each in document.get("errors", ())),
         )
 
 
@@ -72,6 +69,8 @@ def recorded(events: Iterable[BaseEvent]) -> list[dict[str, Any]]:
     lines: list[dict[str, Any]] = []
     for event in events:
         if isinstance(event, ModelResponse):
+            if event.content is None and not event.tool_calls.calls:
+                continue  # a turn that ended with a transfer
             calls = [{"id": call.id, "name": call.name, "arguments": call.arguments} for call in event.tool_calls.calls]
             lines.append({"text": None if event.content is None else storable(event.content), "tool_calls": calls})
         elif isinstance(event, ToolResultsEvent):
@@ -111,36 +110,3 @@ def _result_text(event: ToolResultEvent) -> str:
 def storable(text: str) -> str:
     """Models and tools may give half of a character (a lone surrogate), which no store and no wire takes."""
     return text.encode("utf-8", "replace").decode()
-
-
-def seen_by(agent: str, opening: str, turns: Sequence[Turn]) -> tuple[list[BaseEvent], str]:
-    """The history before this turn and the message that asks for it."""
-    events: list[BaseEvent] = [ModelRequest([TextInput(opening)])]
-    for turn in turns:
-        if turn.agent == agent:
-            events.extend(_own(turn))
-        else:
-            events.append(ModelRequest([TextInput(f"[{turn.agent}]: {turn.text}")]))
-    last = events[-1]
-    if isinstance(last, ModelRequest):  # what was said last is the question of this turn
-        part = last.parts[0]
-        return events[:-1], part.content if isinstance(part, TextInput) else GO_ON
-    return events, GO_ON
-
-
-def _own(turn: Turn) -> Iterable[BaseEvent]:
-    for line in turn.events:
-        if "tool_results" in line:
-            yield ToolResultsEvent(
-                [
-                    ToolResultEvent(parent_id=each["id"], name=each["name"], result=ToolResult(each["text"]))
-                    for each in line["tool_results"]
-                ]
-            )
-        else:
-            calls = [
-                ToolCallEvent(id=call["id"], name=call["name"], arguments=call["arguments"])
-                for call in line["tool_calls"]
-            ]
-            message = None if line["text"] is None else ModelMessage(line["text"])
-            yield ModelResponse(message=message, tool_calls=ToolCallsEvent(calls))

@@ -32,6 +32,9 @@ class Limits:
     max_turns: int = 50
     wall_clock_s: float = 3600
     model_calls: int = 500
+    tool_calls: int = 500
+    tokens: int | None = None
+    usd: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +58,7 @@ class Agent:
     system_message: str
     model: str = "default"
     description: str = ""
-    max_consecutive_auto_reply: int = 2
+    max_consecutive_auto_reply: int | None = None  # turns in a row; None: as many as other limits allow
     auto_tool_mode: bool = False
     structured_outputs_required: bool = False
     place: str = field(default="", compare=False)  # where it stands in its file, as agents[2]; for findings
@@ -104,6 +107,7 @@ class Tool:
     kind: ToolKind = "Agent_Tool"
     bound: bool = True
     auto_invoke: bool = False
+    timeout_s: float | None = None
 
     @property
     def offered(self) -> bool:

@@ -103,7 +103,7 @@ async def test_a_stale_owner_cannot_commit_finish_requeue_or_pin(store: RunStore
 
     for write in (
         ownership.commit_turn(stale, number=1, turn=TURN, checkpoint={"context": {"by": "stale"}}),
-        ownership.finish(stale, RunState.SUCCEEDED, outcome=OUTCOME, usage={}),
+        ownership.finish(stale, RunState.SUCCEEDED, {"outcome": OUTCOME, "usage": {}}),
         ownership.requeue(stale, delay=timedelta(0), counts_as_attempt=True, reason=""),
         ownership.pin_package(stale, "stale"),
     ):
@@ -157,10 +157,10 @@ async def test_a_turn_is_committed_once_and_in_order(store: RunStore) -> None:
 async def test_a_finished_run_keeps_its_token_and_never_changes(store: RunStore) -> None:
     claim = await claimed(store)
     ownership = Ownership(store, owner="first", lease_s=30)
-    await ownership.finish(claim, RunState.SUCCEEDED, outcome=OUTCOME, usage={"calls": 1})
+    await ownership.finish(claim, RunState.SUCCEEDED, {"outcome": OUTCOME, "usage": {"calls": 1}})
 
     with pytest.raises(LeaseLostError):
-        await ownership.finish(claim, RunState.FAILED, outcome=OUTCOME, usage={})
+        await ownership.finish(claim, RunState.FAILED, {"outcome": OUTCOME, "usage": {}})
 
     run = await store.find(claim.run_id)
     assert run is not None

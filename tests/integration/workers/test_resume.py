@@ -101,7 +101,9 @@ async def test_the_wall_clock_counts_work_and_not_waiting(stage: Stage, worked_s
     """The first turn was done by another worker an hour ago; the second takes two seconds."""
     stage.package("Relay", relay("Relay", ["A", "B"], limits={"wall_clock_s": 60}))
     stage.answers({"B": [{"text": "two", "delay_s": 2}]})
-    elsewhere, claim = await one_turn_done(stage, "Relay", context={}, worked_s=worked_s)
+    elsewhere, claim = await one_turn_done(
+        stage, "Relay", context={}, progress={"version": 1, "counters": {"worked_s": worked_s}}
+    )
     await elsewhere.requeue(claim, delay=timedelta(0), counts_as_attempt=False, reason="hand-back")
     an_hour_ago = datetime.now(UTC) - timedelta(hours=1)
     await stage.store.runs.update_one({"_id": claim.run_id}, {"$set": {"started_at": an_hour_ago}})

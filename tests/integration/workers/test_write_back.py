@@ -222,7 +222,9 @@ async def test_a_stale_owner_writes_nothing(store: RunStore) -> None:
 
     for write in (
         ownership.commit_turn(stale, number=1, turn={}, checkpoint={}, writes=[owed(store, by="stale")]),
-        ownership.finish(stale, RunState.SUCCEEDED, outcome=OUTCOME, usage={}, writes=[owed(store, by="stale")]),
+        ownership.finish(
+            stale, RunState.SUCCEEDED, {"outcome": OUTCOME, "usage": {}}, writes=[owed(store, by="stale")]
+        ),
     ):
         with pytest.raises(LeaseLostError):
             await write
@@ -248,7 +250,7 @@ async def test_a_refused_write_leaves_the_run_where_it_was(store: RunStore) -> N
     with pytest.raises(WriteRefusedError, match="customer is not written"):
         await ownership.commit_turn(claim, number=1, turn={}, checkpoint={"context": {"a": 1}}, writes=bad)
     with pytest.raises(WriteRefusedError, match="customer is not written"):
-        await ownership.finish(claim, RunState.SUCCEEDED, outcome=OUTCOME, usage={}, writes=bad)
+        await ownership.finish(claim, RunState.SUCCEEDED, {"outcome": OUTCOME, "usage": {}}, writes=bad)
 
     run = await store.find(claim.run_id)
     assert run is not None

@@ -10,9 +10,13 @@ from typing import Any
 
 import yaml
 
+from accounting.budget import Reserve, unlimited
 from accounting.usage import ModelCall
 from workflows.chat.agents import BuiltPackage, build_package
-from workflows.chat.conversation import Checkpoint, Conversation, converse
+from workflows.chat.checkpoint import Checkpoint, Counters
+from workflows.chat.clock import WorkedTime
+from workflows.chat.conversation import close, converse
+from workflows.chat.live import Conversation
 from workflows.chat.meter import RunMeter
 from workflows.chat.models import Models
 from workflows.chat.transcript import Turn
@@ -31,33 +35,38 @@ def never() -> bool:
 
 @dataclass
 class Kept:
-    """What the store of a worker would hold, as JSON."""
+    """What the store of a worker would hold, as JSON: every checkpoint whole."""
 
-    turns: list[str] = field(default_factory=list)
-    checkpoints: list[tuple[str | None, str]] = field(default_factory=list)
+    saved: list[str] = field(default_factory=list)
     calls: list[ModelCall] = field(default_factory=list)
 
     async def record(self, call: ModelCall) -> None:
         self.calls.append(call)
 
     async def commit(self, number: int, turn: Turn, checkpoint: Checkpoint) -> None:
-        assert number == checkpoint.turn == len(self.turns) + 1
-        self.turns.append(json.dumps(turn.as_document()))
-        self.checkpoints.append((checkpoint.next_agent, json.dumps(dict(checkpoint.context))))
+        assert number == checkpoint.turn == len(self.saved) + 1
+        assert checkpoint.turns[-1] is turn
+        self.saved.append(json.dumps(checkpoint.as_json()))
+
+    def checkpoint(self, number: int) -> Checkpoint:
+        return Checkpoint.from_json(json.loads(self.saved[number - 1]))
+
+    @property
+    def turns(self) -> list[Turn]:
+        return list(self.checkpoint(len(self.saved)).turns) if self.saved else []
 
     def turn(self, number: int) -> Turn:
-        return Turn.from_document(json.loads(self.turns[number - 1]))
+        return self.turns[number - 1]
 
     def context(self, number: int) -> dict[str, Any]:
-        context: dict[str, Any] = json.loads(self.checkpoints[number - 1][1])
-        return context
+        return dict(self.checkpoint(number).context)
 
     @property
     def speakers(self) -> list[str]:
-        return [self.turn(number).agent for number in range(1, len(self.turns) + 1)]
+        return [turn.agent for turn in self.turns]
 
     def up_to(self, number: int) -> "Kept":
-        return Kept(self.turns[:number], self.checkpoints[:number])
+        return Kept(self.saved[:number])
 
 
 def built(package: Package, answers: Mapping[str, Any] | Path, folder: Path) -> BuiltPackage:
@@ -76,9 +85,33 @@ class Chat:
     built: BuiltPackage
     context: Mapping[str, Any] = field(default_factory=dict)
     suppressed: frozenset[str] = frozenset()
-    max_calls: int = 100
     opening: str = "Begin."
     redactor: Redactor = field(default_factory=Redactor)
+    fixed: Mapping[str, Any] = field(default_factory=dict)
+    ui_responses: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    wall_clock_s: float = float("inf")
+    reserve: Reserve = unlimited
+    last: Conversation | None = None
+
+    def conversation(self, kept: Kept, *, failed: Mapping[str, int] | None = None) -> Conversation:
+        number = len(kept.saved)
+        start = Checkpoint((), copy.deepcopy(dict(self.context)), None, Counters(failed=dict(failed or {})))
+        checkpoint = kept.checkpoint(number) if number else start
+        self.last = Conversation(
+            built=self.built,
+            context=ContextVariables(checkpoint.context),
+            suppressed=self.suppressed,
+            meter=RunMeter(kept.record, checkpoint.counters, reserve=self.reserve),
+            opening=self.opening,
+            turns=list(checkpoint.turns),
+            next_agent=checkpoint.next_agent,
+            ended=checkpoint.ended,
+            fixed=self.fixed,
+            redactor=self.redactor,
+            ui_responses=self.ui_responses,
+            clock=WorkedTime(self.wall_clock_s, checkpoint.counters.worked_s),
+        )
+        return self.last
 
     async def run(
         self,
@@ -88,17 +121,10 @@ class Chat:
         failed: Mapping[str, int] | None = None,
     ) -> tuple[Outcome, Kept]:
         kept = kept or Kept()
-        number = len(kept.turns)
-        context = kept.context(number) if number else copy.deepcopy(dict(self.context))
-        conversation = Conversation(
-            built=self.built,
-            context=ContextVariables(context),
-            suppressed=self.suppressed,
-            meter=RunMeter(kept.record, self.max_calls, failed_by_agent=dict(failed or {})),
-            opening=self.opening,
-            turns=[kept.turn(each) for each in range(1, number + 1)],
-            next_agent=kept.checkpoints[-1][0] if number else None,
-            redactor=self.redactor,
-        )
-        outcome = await converse(conversation, commit=kept.commit, stopping=stopping)
+        outcome = await converse(self.conversation(kept, failed=failed), commit=kept.commit, stopping=stopping)
         return outcome, kept
+
+    async def run_to_its_close(self, kept: Kept | None = None) -> tuple[Outcome, Kept]:
+        outcome, kept = await self.run(kept)
+        assert self.last is not None
+        return await close(self.last, outcome), kept

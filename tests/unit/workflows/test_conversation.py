@@ -13,8 +13,9 @@ from accounting.usage import ModelCall
 from tests.unit.workflows.chats import THREADS, Chat, Kept, built, never
 from tests.unit.workflows.packages import ORCHESTRATOR, load, rule, write_tool
 from workflows.chat.agents import AgentShop, BuiltPackage
-from workflows.chat.conversation import Conversation, converse
+from workflows.chat.conversation import converse
 from workflows.chat.errors import PackageDefect
+from workflows.chat.live import Conversation
 from workflows.chat.meter import RunMeter
 from workflows.chat.models import Models
 from workflows.context.context_variables import ContextVariables
@@ -70,7 +71,7 @@ async def test_an_order_follow_up_is_reviewed_and_written(tmp_path: Path) -> Non
 def fast(chat: Chat) -> Chat:
     """The shipped answers take their time, for people to watch; tests do not."""
     for agent in chat.built.agents.values():
-        script = agent.config.create()._inner._script  # type: ignore[union-attr]  # -- the metered client's inside
+        script = agent.config.create()._metered._inner._script  # type: ignore[union-attr]  # -- the metered client's inside
         for entries in (*script.answers.values(), [script.default]):
             for entry in entries:
                 entry.pop("delay_s", None)
@@ -87,7 +88,7 @@ async def test_a_chat_resumed_from_any_checkpoint_goes_on_where_it_was(tmp_path:
 
         assert again == outcome
         assert resumed.speakers == kept.speakers
-        assert [json.loads(turn)["text"] for turn in resumed.turns] == [json.loads(turn)["text"] for turn in kept.turns]
+        assert [turn.text for turn in resumed.turns] == [turn.text for turn in kept.turns]
         assert {call.agent for call in resumed.calls} == set(kept.speakers[number:])
 
 
@@ -108,12 +109,11 @@ async def test_turns_are_limited(tmp_path: Path) -> None:
 
     assert outcome.kind is OutcomeKind.MAX_TURNS
     assert kept.speakers == ["A", "B", "A"]
-    assert kept.checkpoints[-1][0] == "B"
+    assert kept.checkpoint(3).next_agent == "B"
 
 
 async def test_model_calls_are_limited_and_the_turn_in_flight_is_not_committed(tmp_path: Path) -> None:
-    endless = chat(tmp_path, handoffs=ROUND)
-    endless.max_calls = 2
+    endless = chat(tmp_path, handoffs=ROUND, orchestrator={**ORCHESTRATOR, "limits": {"model_calls": 2}})
 
     outcome, kept = await endless.run()
 
@@ -151,7 +151,7 @@ async def test_a_stopping_worker_hands_back_between_two_turns(tmp_path: Path) ->
 
     assert outcome.kind is OutcomeKind.HANDED_BACK
     assert kept.speakers == ["A", "B"]
-    assert kept.checkpoints[-1][0] == "A"
+    assert kept.checkpoint(2).next_agent == "A"
 
 
 async def test_a_package_without_routing_is_one_turn(tmp_path: Path) -> None:
@@ -298,7 +298,7 @@ async def test_what_is_hidden_is_in_no_prompt_turn_or_checkpoint_and_its_purge_i
     assert last == "You are A.|[CONTEXT VARIABLES]\ngiven: (hidden)\nnote: (hidden)\nkept: as it is"
     assert kept.context(1) == {"given": "(hidden)", "note": "(hidden)", "kept": "as it is"}
     assert kept.turn(1).text == "it is (hidden)"
-    assert "canary-1" not in "".join([*prompts, *kept.turns])
+    assert "canary-1" not in "".join([*prompts, *kept.saved])
     purges = [vars(each)["names"] for each in caplog.records if each.getMessage() == "environment_variables_purged"]
     assert purges == [["flag", "given", "note"]]
 
@@ -306,10 +306,10 @@ async def test_what_is_hidden_is_in_no_prompt_turn_or_checkpoint_and_its_purge_i
 def listen(chat: Chat, asked: list[list[str]], prompts: list[str] | None = None) -> None:
     """Writes down what the model is asked, on its way to the script."""
     for agent in chat.built.agents.values():
-        client = agent.config.create()  # type: ignore[union-attr]  # -- the metered client's inside
-        if isinstance(client._inner, Listening):  # type: ignore[union-attr]  # -- the metered client's inside
+        client = agent.config.create()._metered  # type: ignore[union-attr]  # -- the metered client's inside
+        if isinstance(client._inner, Listening):
             continue
-        client._inner = Listening(client._inner, asked, prompts)  # type: ignore[union-attr]  # -- the metered client's inside
+        client._inner = Listening(client._inner, asked, prompts)
 
 
 class Listening:
@@ -355,7 +355,7 @@ async def test_a_cancelled_chat_stops_at_once_and_every_call_is_recorded(
     waiting = chat(tmp_path, {"answers": {"A": [entry]}}, tools=tools)
     listen(waiting, Ringing(asked_at))
     kept = Held(reached) if at == "commit" else Kept()
-    meter = RunMeter(kept.record, 10)
+    meter = RunMeter(kept.record)
     conversation = Conversation(waiting.built, ContextVariables({"reached": reached}), frozenset(), meter, "Begin.")
     task = asyncio.create_task(converse(conversation, commit=kept.commit, stopping=never))
     async with asyncio.timeout(5):
@@ -440,8 +440,7 @@ async def test_half_a_character_of_a_model_or_a_tool_can_be_kept(tmp_path: Path)
 
     _, kept = await Chat(built(package, tmp_path / "answers.json", tmp_path)).run()
 
-    kept.turns[0].encode().decode()
-    json.loads(kept.turns[0])["text"].encode()
+    json.dumps(json.loads(kept.saved[0]), ensure_ascii=False).encode()
     assert kept.turn(1).text == "half ?"
     assert [event["tool_results"][0]["text"] for event in kept.turn(1).events if "tool_results" in event] == ["half ?"]
 

@@ -8,7 +8,9 @@ from typing import Any
 
 from tests.unit.workflows.chats import Kept, built, never
 from tests.unit.workflows.packages import load, rule, write_tool
-from workflows.chat.conversation import Checkpoint, Conversation, converse
+from workflows.chat.checkpoint import Checkpoint
+from workflows.chat.conversation import converse
+from workflows.chat.live import Conversation
 from workflows.chat.meter import RunMeter
 from workflows.chat.transcript import Turn
 from workflows.context.context_variables import ContextVariables
@@ -80,7 +82,7 @@ async def test_what_is_left_behind_neither_ends_the_run_nor_is_it_kept_in_the_op
     rules = {"handoff_rules": [rule("A", "B"), rule("B", "terminate")]}
     package = load(tmp_path, tools=tools, handoffs=rules)
     answers = {"answers": {"A": [{"tool_calls": [{"name": "leave_behind"}]}]}, "default": {"text": "ok"}}
-    context, meter = ContextVariables(), RunMeter(Kept().record, 10)
+    context, meter = ContextVariables(), RunMeter(Kept().record)
     chat = Conversation(
         built(package, answers, tmp_path), context, frozenset(), meter, "Begin.", redactor=Redactor([CANARY])
     )

@@ -12,7 +12,9 @@ from ag2.events import ModelMessage, ModelResponse, ToolCallEvent, ToolCallsEven
 
 from accounting.usage import ModelCall, Tokens
 from workflows.chat.errors import LimitReached, ModelError
-from workflows.chat.meter import MeteredClient, RunMeter, TurnMeter, normalised
+from workflows.chat.live import LiveTurn
+from workflows.chat.meter import MeteredClient, RunMeter, normalised
+from workflows.chat.turn_client import with_readable_arguments
 
 Answer = Callable[[], Awaitable[ModelResponse]]
 
@@ -54,15 +56,19 @@ class Desk:
     max_calls: int = 10
 
     def __post_init__(self) -> None:
-        self.run = RunMeter(self.book.record, self.max_calls)
-        self.turn = TurnMeter(self.run, "A")
+        limits = SimpleNamespace(model_calls=self.max_calls, tokens=None, usd=None)
+        package = SimpleNamespace(orchestrator=SimpleNamespace(limits=limits))
+        self.run = RunMeter(self.book.record)
+        self.chat: Any = SimpleNamespace(meter=self.run, counters=self.run.counters, package=package)
+        self.turn = LiveTurn(cast("Any", self.chat), "A", 1)
         self.client = MeteredClient(
-            cast("LLMClient", Model(self.answer)), provider="openai", model="m", explain=explain
+            cast("LLMClient", Model(self.answer)), provider="openai", model="m", explain=explain, normalise=normalised
         )
 
     async def ask(self) -> ModelResponse:
-        context: Any = SimpleNamespace(dependencies=self.turn.dependencies())
-        return await self.client([], context)
+        context: Any = SimpleNamespace(prompt=[])
+        with self.turn.current():
+            return await self.client([], context)
 
 
 def response(*calls: ToolCallEvent, usage: Usage | None = None) -> ModelResponse:
@@ -94,7 +100,7 @@ async def test_a_good_call_is_recorded_before_its_answer_is_given() -> None:
 async def test_calls_are_numbered_over_all_turns_of_a_run() -> None:
     desk = Desk(answers)
     await desk.ask()
-    desk.turn = TurnMeter(desk.run, "B")
+    desk.turn = LiveTurn(desk.chat, "B", 2)
     await desk.ask()
 
     assert [(call.number, call.agent) for call in desk.book.calls] == [(1, "A"), (2, "B")]
@@ -136,7 +142,7 @@ async def test_a_failed_call_is_recorded_once_and_explained(
     assert [(call.ok, call.status, call.error) for call in desk.book.calls] == [
         (False, "missing", type(error).__name__)
     ]
-    assert desk.turn.failed_calls == 1
+    assert desk.run.counters.failed == {"A": 1}
 
 
 async def test_a_cancelled_call_is_recorded_once_and_stays_cancelled() -> None:
@@ -155,7 +161,7 @@ async def test_a_cancelled_call_is_recorded_once_and_stays_cancelled() -> None:
     with pytest.raises(asyncio.CancelledError):
         await task
     assert [(call.ok, call.status, call.error) for call in desk.book.calls] == [(False, "missing", "Cancelled")]
-    assert desk.turn.failed_calls == 0
+    assert desk.run.counters.failed == {}
 
 
 @pytest.mark.parametrize("cancels", [1, 3])
@@ -221,7 +227,7 @@ async def test_arguments_that_are_no_json_object_become_something_a_tool_can_ref
     async def calls() -> ModelResponse:
         return response(ToolCallEvent(id="1", name="t", arguments=arguments))
 
-    answer = await Desk(calls).ask()
+    answer = with_readable_arguments(await Desk(calls).ask())
 
     [call] = answer.tool_calls.calls
     assert call.serialized_arguments == {"unreadable_arguments": arguments[:200]}
@@ -232,7 +238,7 @@ async def test_readable_arguments_stay_as_they_are(arguments: str) -> None:
     async def calls() -> ModelResponse:
         return response(ToolCallEvent(id="1", name="t", arguments=arguments))
 
-    answer = await Desk(calls).ask()
+    answer = with_readable_arguments(await Desk(calls).ask())
 
     assert answer.tool_calls.calls[0].arguments == arguments
 

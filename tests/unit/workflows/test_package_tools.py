@@ -11,14 +11,13 @@ import pytest
 
 from tests.unit.workflows.chats import THREADS, Chat, Kept, built
 from tests.unit.workflows.packages import load, write_tool
-from workflows.chat.package_tools import CONTEXT, REDACTOR, PackageTool
+from workflows.chat.live import LiveTurn
+from workflows.chat.package_tools import PackageTool
 from workflows.chat.tool_functions import MAX_RESULT, load_tool_functions
-from workflows.context.context_variables import ContextVariables
-from workflows.context.redaction import Redactor
+from workflows.chat.tool_modules import PackageModules
 from workflows.outcome import OutcomeKind
 
 if TYPE_CHECKING:
-    from ag2.context import ConversationContext
     from ag2.events import ToolCallEvent
 
 TWICE = {"answers": {"A": [{"tool_calls": [{"name": "t"}]}, {"text": "went on"}]}}
@@ -70,14 +69,14 @@ async def test_a_run_that_is_closed_inside_a_tool_stays_closed(tmp_path: Path) -
     """As the garbage collector closes what a loop has left behind."""
     write_tool(tmp_path, "t.py", "import asyncio\nasync def t(): await asyncio.Event().wait()\n")
     package = load(tmp_path, tools=[{"agent": "A", "file": "t.py", "function": "t"}])
-    [function] = load_tool_functions(package).values()
+    [function] = load_tool_functions(package, PackageModules(package)).values()
     tool = PackageTool(function, THREADS)
     event = SimpleNamespace(serialized_arguments={})
-    context = SimpleNamespace(dependencies={CONTEXT: ContextVariables(), REDACTOR: Redactor()})
+    live = LiveTurn(Chat(built(package, TWICE, tmp_path)).conversation(Kept()), "A", 1)
     left: list[Coroutine[Any, Any, Any]] = []
 
     async def start() -> None:
-        left.append(tool._result(cast("ToolCallEvent", event), cast("ConversationContext", context)))
+        left.append(tool._result(cast("ToolCallEvent", event), live))
         left[0].send(None)
 
     await asyncio.create_task(start())
@@ -159,4 +158,4 @@ async def test_a_tool_belongs_to_its_agents_only(tmp_path: Path) -> None:
 
     _, kept = await Chat(built(package, TWICE, tmp_path)).run()
 
-    assert "secret" not in kept.turns[0]
+    assert "secret" not in kept.saved[0]

@@ -7,6 +7,7 @@ import pytest
 from tests.unit.workflows.packages import TOOL, load, write_tool
 from workflows.chat.errors import PackageDefect
 from workflows.chat.tool_functions import load_tool_functions
+from workflows.chat.tool_modules import PackageModules
 from workflows.package.findings import Finding
 from workflows.package.models import Package
 
@@ -54,7 +55,7 @@ def test_another_runtime_is_foreign(tmp_path: Path, source: str) -> None:
     assert (finding.level, finding.code, finding.path) == ("warning", "foreign_import", "tools[0].file")
     assert finding.blocks
     with pytest.raises(PackageDefect):
-        load_tool_functions(package)
+        load_tool_functions(package, PackageModules(package))
 
 
 @pytest.mark.parametrize(
@@ -86,7 +87,7 @@ def test_what_is_not_there_yet_is_said_so(tmp_path: Path, source: str, named: st
     assert (finding.code, finding.blocks) == ("missing_module", True)
     assert f"imports {named} which is not there yet: take context_variables" in finding.message
     with pytest.raises(PackageDefect):
-        load_tool_functions(package)
+        load_tool_functions(package, PackageModules(package))
 
 
 @pytest.mark.parametrize(
@@ -113,7 +114,7 @@ def test_modules_of_the_package_are_not_found_at_run_time(tmp_path: Path, source
     assert finding.blocks
     assert "write one file" in finding.message
     with pytest.raises(PackageDefect):
-        load_tool_functions(package)
+        load_tool_functions(package, PackageModules(package))
 
 
 def test_one_inside_a_function_or_behind_a_guard_warns(tmp_path: Path) -> None:
@@ -121,7 +122,7 @@ def test_one_inside_a_function_or_behind_a_guard_warns(tmp_path: Path) -> None:
     guarded = with_tool(tmp_path / "b", "try:\n    import helper\nexcept ImportError:\n    pass", helper="z = 1")
 
     assert [codes(each) for each in (lazy, guarded)] == [[("sibling_import", False)]] * 2
-    assert all(load_tool_functions(each) for each in (lazy, guarded))
+    assert all(load_tool_functions(each, PackageModules(each)) for each in (lazy, guarded))
 
 
 def test_who_extends_the_path_finds_its_neighbours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -130,7 +131,7 @@ def test_who_extends_the_path_finds_its_neighbours(tmp_path: Path, monkeypatch: 
     package = with_tool(tmp_path, source, helper_a2="z = 1")
 
     assert codes(package) == []
-    assert load_tool_functions(package)
+    assert load_tool_functions(package, PackageModules(package))
 
 
 def test_what_is_foreign_in_a_neighbour_is_said_once(tmp_path: Path) -> None:

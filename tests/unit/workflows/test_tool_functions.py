@@ -11,9 +11,10 @@ from tests.unit.workflows.chats import THREADS
 from tests.unit.workflows.packages import load, write_tool
 from workflows.chat.errors import PackageDefect
 from workflows.chat.tool_functions import ToolFunction, ToolRefused, load_tool_functions
+from workflows.chat.tool_modules import PackageModules
 from workflows.context.context_variables import ContextVariables
 from workflows.package.loader import load_package
-from workflows.package.models import Package
+from workflows.package.models import Package, Tool
 
 HEAD = "from typing import Annotated, Any, Literal, Optional\n"
 
@@ -25,8 +26,12 @@ def package_of(folder: Path, source: str, **tool: Any) -> Package:
     return package
 
 
+def functions_of(package: Package) -> dict[Tool, ToolFunction]:
+    return load_tool_functions(package, PackageModules(package))
+
+
 def function(folder: Path, source: str, **tool: Any) -> ToolFunction:
-    return next(iter(load_tool_functions(package_of(folder, HEAD + source, **tool)).values()))
+    return next(iter(functions_of(package_of(folder, HEAD + source, **tool)).values()))
 
 
 def defect(folder: Path, source: str) -> str:
@@ -77,7 +82,7 @@ async def test_the_context_is_given_and_never_published(
         f"{postponed}{HEAD}{kind} t({signature}):\n    context_variables['seen'] = a\n    return context_variables\n",
     )
     package = load(tmp_path, tools=[{"agent": "A", "file": "t.py", "function": "t"}])
-    tool = next(iter(load_tool_functions(package).values()))
+    tool = next(iter(load_tool_functions(package, PackageModules(package)).values()))
     context = ContextVariables()
 
     assert list(tool.json_schema()["properties"]) == ["a"]
@@ -219,7 +224,7 @@ async def test_an_edit_in_the_same_second_and_of_the_same_size_is_new_code(tmp_p
     first = function(tmp_path, "def t(): return 1\n")
 
     edit_in_place(tmp_path / "tools" / "t.py", "return 1", "return 2")
-    second = next(iter(load_tool_functions(load_package(tmp_path)).values()))
+    second = next(iter(functions_of(load_package(tmp_path)).values()))
 
     assert (await call(first), await call(second)) == (1, 2)
 
@@ -243,7 +248,7 @@ async def test_files_of_one_name_in_two_folders_are_two_modules(tmp_path: Path) 
         tmp_path, tools=[{"agent": "A", "file": f"tools/{place}/same.py", "function": place} for place in "ab"]
     )
 
-    functions = list(load_tool_functions(package).values())
+    functions = list(load_tool_functions(package, PackageModules(package)).values())
 
     assert [(await call(each)).place for each in functions] == ["a", "b"]
     assert len({each.function.__module__ for each in functions}) == 2
@@ -254,4 +259,4 @@ def test_a_tool_that_is_not_offered_is_not_even_imported(tmp_path: Path, given: 
     package = package_of(tmp_path, "def t(): ...\nraise RuntimeError('imported')\n", **given)
 
     assert [tool.function for tool in package.tools] == ["t"]
-    assert load_tool_functions(package) == {}
+    assert load_tool_functions(package, PackageModules(package)) == {}

@@ -18,7 +18,9 @@ from ag2.events import (
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workflows.chat.transcript import GO_ON, Turn, recorded, seen_by, storable
+from workflows.chat.incidents import Incident
+from workflows.chat.messages import GO_ON, as_history, messages_for
+from workflows.chat.transcript import Turn, recorded, storable
 
 CALL = ToolCallEvent(id="c1", name="read", arguments='{"region": "eu"}')
 EVENTS: list[BaseEvent] = [
@@ -28,6 +30,10 @@ EVENTS: list[BaseEvent] = [
     ModelMessage("not a line of its own"),
     ModelResponse(message=ModelMessage("NEXT")),
 ]
+
+
+def seen_by(agent: str, opening: str, turns: list[Turn]) -> tuple[list[BaseEvent], str]:
+    return as_history(messages_for(agent, opening, turns))
 
 
 def plain(events: list[BaseEvent]) -> list[Any]:
@@ -65,7 +71,16 @@ def test_the_first_turn_is_asked_with_the_opening() -> None:
 
 
 def test_an_agents_own_turn_comes_back_as_its_own_after_a_round_trip() -> None:
-    turn = Turn("A", "NEXT", recorded(EVENTS), {"n": 1}, "B", {"input": 3, "output": 1}, 0.5)
+    turn = Turn(
+        "A",
+        "NEXT",
+        recorded(EVENTS),
+        {"n": 1},
+        "B",
+        {"input": 3, "output": 1},
+        0.5,
+        (Incident("tool t", "E", "m", "tb"),),
+    )
     stored = Turn.from_document({**json.loads(json.dumps(turn.as_document())), "_id": "run_1:1", "token": 3})
 
     events, question = seen_by("A", "Begin.", [stored])

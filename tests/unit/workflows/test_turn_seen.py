@@ -7,9 +7,10 @@ import pytest
 
 from tests.unit.workflows.chats import Chat, Kept, built
 from tests.unit.workflows.packages import ORCHESTRATOR, load, rule, write_tool
-from workflows.chat.conversation import Conversation, shown_by
+from workflows.chat.live import Conversation
 from workflows.chat.meter import RunMeter
 from workflows.chat.transcript import Turn, tool_results
+from workflows.chat.turn import shown_by
 from workflows.context.context_variables import ContextVariables
 from workflows.context.observing import ToolResult
 from workflows.outcome import OutcomeKind
@@ -65,7 +66,7 @@ async def test_what_a_tool_answered_routes_the_same_turn(
     _, kept = await paying.run()
 
     assert (kept.context(1)["receipt"], kept.context(1)["failed"]) == (receipt, failed)
-    assert kept.checkpoints[0][0] == next_agent
+    assert kept.checkpoint(1).next_agent == next_agent
 
 
 async def test_a_failed_tool_stays_failed_in_what_is_kept(tmp_path: Path) -> None:
@@ -121,7 +122,7 @@ async def test_turns_are_counted_by_agent_over_the_whole_run(tmp_path: Path) -> 
 def test_the_work_of_a_run_is_that_of_its_turns(tmp_path: Path) -> None:
     package = built(load(tmp_path), {"default": {"text": "ok"}}, tmp_path)
     turns = [Turn("A", "x", duration_s=1.5), Turn("B", "y", duration_s=2.0)]
-    going = Conversation(package, ContextVariables(), frozenset(), RunMeter(Kept().record, 1), "Begin.", turns)
+    going = Conversation(package, ContextVariables(), frozenset(), RunMeter(Kept().record), "Begin.", turns)
 
     seen = shown_by(going, "A", "z", [], duration_s=0.5)
 
@@ -140,7 +141,7 @@ async def test_computed_variables_follow_what_was_derived_before_the_turn_is_rou
 
     assert kept.context(1)["amount"] == 7
     assert kept.turn(1).context_changes["amount"] == 7
-    assert kept.checkpoints[0][0] == "B"
+    assert kept.checkpoint(1).next_agent == "B"
 
 
 def started_by_user(folder: Path, rules: list[Any], **orchestrator: Any) -> Chat:

@@ -1,0 +1,33 @@
+"""Budgets, as a chat asks them: money is reserved before a model call and settled after it."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from accounting.usage import ModelCall
+
+
+class BudgetExhaustedError(Exception):
+    """There is nothing left to reserve; the text says of what, and until when."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedCall:
+    """A model call that is about to be made. `prompt_characters` is what is sent, to estimate from."""
+
+    number: int
+    agent: str
+    provider: str
+    model: str
+    prompt_characters: int
+
+
+Settle = Callable[[ModelCall], Awaitable[None]]
+Reserve = Callable[[PlannedCall], Awaitable[Settle]]
+
+
+async def unlimited(_: PlannedCall) -> Settle:
+    """The budget of who has none."""
+    return _nothing_to_settle
+
+
+async def _nothing_to_settle(_: ModelCall) -> None: ...

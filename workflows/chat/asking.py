@@ -1,0 +1,45 @@
+"""Asking: one turn's exchange with AG2, which does everything inside of it: model calls, tools, sub-tasks."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from workflows.chat.errors import ModelError
+from workflows.chat.fast_stream import FastStream
+from workflows.chat.live import LiveTurn
+from workflows.chat.messages import Message, as_history
+from workflows.chat.transcript import recorded, storable
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """A fresh stream that holds what this agent has seen. The agent may be spoken to several times in one turn."""
+
+    live: LiveTurn
+    prompt: tuple[str, ...]
+    stream: FastStream
+    question: str
+    known: int  # events of earlier turns
+
+    @staticmethod
+    async def open(live: LiveTurn, prompt: Sequence[str], messages: Sequence[Message]) -> "Exchange":
+        history, question = as_history(messages)
+        stream = FastStream()
+        await stream.history.replace(history)
+        # An agent without a prompt gets a blank one: an empty tuple would mean "use your own".
+        return Exchange(live, tuple(part for part in prompt if part) or (" ",), stream, question, len(history))
+
+    async def say(self, text: str) -> str:
+        """The agent's answer. Empty only when it handed over instead of answering."""
+        live = self.live
+        reply = await live.chat.built.agents[live.agent].ask(text, stream=self.stream, prompt=self.prompt)
+        if live.stop is not None:
+            raise live.stop
+        body = reply.body or ""
+        if not body.strip() and live.transfer is None:
+            raise ModelError("the model sent an empty answer", transient=True)
+        return storable(body)
+
+    async def events(self) -> Sequence[Mapping[str, Any]]:
+        """What this turn added to the transcript."""
+        return recorded(list(await self.stream.history.get_events())[self.known :])

@@ -1,0 +1,83 @@
+"""Checkpoints: where a chat stands after a turn, as versioned plain JSON that any later worker can go on from."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from workflows.chat.transcript import Turn
+from workflows.outcome import Outcome
+
+VERSION = 1
+
+
+class CheckpointError(ValueError):
+    """A checkpoint this version cannot go on from; the text says why."""
+
+
+@dataclass(slots=True)
+class Counters:
+    """What a run has used up, over all its attempts. `answered` and `failed` are model calls by who asked; answers
+    count once their turn is committed, since a turn that is taken again gets them again."""
+
+    model_calls: int = 0
+    tool_calls: int = 0
+    tokens: int = 0
+    cost_nano_usd: int = 0
+    worked_s: float = 0.0
+    answered: dict[str, int] = field(default_factory=dict)
+    failed: dict[str, int] = field(default_factory=dict)
+
+    def as_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @staticmethod
+    def from_json(raw: Mapping[str, Any]) -> "Counters":
+        known = {name: raw[name] for name in Counters.__slots__ if name in raw}
+        return Counters(**{**known, "answered": dict(raw.get("answered", {})), "failed": dict(raw.get("failed", {}))})
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """`ended`: the outcome, when the last turn was the end and nothing but saying so is left."""
+
+    turns: Sequence[Turn]
+    context: Mapping[str, Any]
+    next_agent: str | None
+    counters: Counters = field(default_factory=Counters)
+    ended: Outcome | None = None
+
+    @property
+    def turn(self) -> int:
+        return len(self.turns)
+
+    def progress(self) -> dict[str, Any]:
+        """All but the transcript, the context and who is next: those a store keeps where people look for them."""
+        ended = None if self.ended is None else self.ended.as_document()
+        return {"version": VERSION, "counters": self.counters.as_json(), "ended": ended}
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            **self.progress(),
+            "turns": [turn.as_document() for turn in self.turns],
+            "context": dict(self.context),
+            "next_agent": self.next_agent,
+        }
+
+    @staticmethod
+    def from_json(raw: Mapping[str, Any]) -> "Checkpoint":
+        counters, ended = read_progress(raw)
+        turns = tuple(Turn.from_document(turn) for turn in raw["turns"])
+        return Checkpoint(turns, dict(raw["context"]), raw["next_agent"], counters, ended)
+
+
+def read_progress(raw: Mapping[str, Any] | None) -> tuple[Counters, Outcome | None]:
+    """Nothing kept yet is a beginning; what a newer version kept is refused, since it may mean anything."""
+    if raw is None:
+        return Counters(), None
+    version = raw.get("version")
+    if version != VERSION:
+        raise CheckpointError(
+            f"the checkpoint has version {version!r} and this worker knows {VERSION}; let a newer worker resume it"
+        )
+    ended = raw.get("ended")
+    return Counters.from_json(raw.get("counters", {})), None if ended is None else Outcome.from_document(ended)

@@ -1,0 +1,42 @@
+"""Incidents: what went wrong in the package's own code while the chat went on, kept for the run's record."""
+
+import traceback
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+MAX_TRACEBACK = 8_000
+MAX_MESSAGE = 500
+MAX_KEPT = 50  # of a turn, or of a run outside of its turns
+
+
+@dataclass(frozen=True, slots=True)
+class Incident:
+    """`where` names the step: `tool lookup`, `after_chat report.py:send`."""
+
+    where: str
+    type: str
+    message: str
+    traceback: str
+    agent: str | None = None
+    turn: int | None = None
+
+    def as_document(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @staticmethod
+    def from_document(document: Mapping[str, Any]) -> "Incident":
+        return Incident(**{name: document.get(name) for name in Incident.__slots__})  # type: ignore[arg-type]  # as kept
+
+
+def incident_of(error: BaseException, *, where: str, agent: str | None = None, turn: int | None = None) -> Incident:
+    lines = "".join(traceback.format_exception(error))
+    shown = lines if len(lines) <= MAX_TRACEBACK else f"… {lines[-MAX_TRACEBACK:]}"  # the end says what happened
+    return Incident(where, type(error).__name__, words_of(error)[:MAX_MESSAGE], shown, agent, turn)
+
+
+def words_of(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception:  # noqa: BLE001 -- the package's error may be broken itself
+        return "(its text cannot be read)"

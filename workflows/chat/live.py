@@ -1,0 +1,114 @@
+"""A live chat: what a conversation holds while it goes on, and the turn that is being taken in it.
+
+The turn is found by a context variable of asyncio: model calls, tools, sub-tasks and the compaction of a history
+all happen inside of it, whatever path through a library leads there.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from workflows.chat.checkpoint import Counters
+from workflows.chat.clock import WorkedTime
+from workflows.chat.errors import ChatError
+from workflows.chat.incidents import MAX_KEPT, Incident
+from workflows.chat.transcript import Turn
+from workflows.context.context_variables import ContextVariables
+from workflows.context.redaction import Redactor, take_out
+from workflows.outcome import Outcome
+from workflows.package.models import Package, Rule
+
+if TYPE_CHECKING:
+    from workflows.chat.agents import BuiltPackage
+    from workflows.chat.meter import RunMeter
+
+MANAGER = "group_manager"  # who asks a model for the next speaker, in an AutoPattern
+
+
+@dataclass(slots=True)
+class Conversation:
+    """`fixed`: whose run it is. A tool that writes to these names finds them as they were after its turn.
+    `ui_responses`: what a trigger answers for people, by tool and key."""
+
+    built: "BuiltPackage"
+    context: ContextVariables
+    suppressed: frozenset[str]
+    meter: "RunMeter"
+    opening: str
+    turns: list[Turn] = field(default_factory=list)
+    next_agent: str | None = None
+    fixed: Mapping[str, Any] = field(default_factory=dict)
+    redactor: Redactor = field(default_factory=Redactor)
+    ended: Outcome | None = None
+    ui_responses: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    incidents: list[Incident] = field(default_factory=list)  # outside of committed turns
+    clock: WorkedTime = field(default_factory=lambda: WorkedTime(float("inf")))
+    speaking: "LiveTurn | None" = None
+    # The context as the last committed turn left it, when life cycle steps changed it since.
+    unseen: Mapping[str, Any] | None = None
+
+    @property
+    def package(self) -> Package:
+        return self.built.package
+
+    @property
+    def counters(self) -> Counters:
+        return self.meter.counters
+
+    def kept(self) -> dict[str, Any]:
+        """The context as it may be stored. What a tool's own thread writes after its turn is hidden there as well."""
+        kept = ContextVariables(self.context.kept())
+        take_out(kept, self.suppressed, self.redactor, fixed=self.fixed)
+        return kept.data
+
+    def note(self, incident: Incident) -> None:
+        if len(self.incidents) < MAX_KEPT:
+            self.incidents.append(incident)
+
+
+@dataclass(slots=True)
+class LiveTurn:
+    """`asking` is who the model is asked for, when that is not the agent. `stop` is why the chat must not go on, found
+    where nothing can be raised: the next model call raises it. `transfer` is the rule a model has chosen."""
+
+    chat: Conversation
+    agent: str
+    number: int
+    tokens: dict[str, int] = field(default_factory=lambda: {"input": 0, "output": 0})
+    answers: Counter[str] = field(default_factory=Counter)
+    asking: str | None = None
+    transfer: Rule | None = None
+    stop: ChatError | None = None
+    incidents: list[Incident] = field(default_factory=list)
+
+    @property
+    def asker(self) -> str:
+        return self.asking or self.agent
+
+    @property
+    def idempotency_key(self) -> str:
+        """The same when the turn is taken again after a crash, and of no other turn."""
+        return f"{self.chat.fixed.get('run_id', 'run')}:{self.number}"
+
+    def note(self, incident: Incident) -> None:
+        if len(self.incidents) < MAX_KEPT:
+            self.incidents.append(incident)
+
+    @contextmanager
+    def current(self) -> Iterator["LiveTurn"]:
+        token = _live.set(self)
+        try:
+            yield self
+        finally:
+            _live.reset(token)
+
+
+_live: ContextVar[LiveTurn] = ContextVar("unattended_live_turn")
+
+
+def live_turn() -> LiveTurn:
+    """LookupError outside of a turn."""
+    return _live.get()

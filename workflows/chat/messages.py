@@ -1,0 +1,98 @@
+"""Messages: what an agent is shown of the transcript, as plain dictionaries that hooks may change, and as AG2's events.
+
+An agent sees what the others said as messages with their names, and its own turns as its own, tool calls included.
+The dictionaries are shaped as chat completions have them: `role`, `content`, `name`, `tool_calls`, `tool_call_id`.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from ag2.events import (
+    BaseEvent,
+    ModelMessage,
+    ModelRequest,
+    ModelResponse,
+    TextInput,
+    ToolCallEvent,
+    ToolCallsEvent,
+    ToolResult,
+    ToolResultEvent,
+    ToolResultsEvent,
+)
+
+from workflows.chat.transcript import Turn
+from workflows.package.models import USER
+
+GO_ON = "Go on."
+
+Message = dict[str, Any]
+
+
+def messages_for(agent: str, opening: str, turns: Iterable[Turn]) -> list[Message]:
+    messages: list[Message] = [{"role": "user", "name": USER, "content": opening}]
+    for turn in turns:
+        if turn.agent == agent:
+            messages.extend(_own(turn))
+        elif turn.text.strip():  # a turn that only handed over said nothing
+            messages.append({"role": "user", "name": turn.agent, "content": turn.text})
+    return messages
+
+
+def _own(turn: Turn) -> Iterable[Message]:
+    for line in turn.events:
+        if "tool_results" in line:
+            for each in line["tool_results"]:
+                yield {"role": "tool", "tool_call_id": each["id"], "name": each["name"], "content": each["text"]}
+        else:
+            calls = [
+                {"id": call["id"], "type": "function", "function": {name: call[name] for name in ("name", "arguments")}}
+                for call in line["tool_calls"]
+            ]
+            message = {"role": "assistant", "name": turn.agent, "content": line["text"]}
+            yield {**message, "tool_calls": calls} if calls else message
+
+
+def as_history(messages: Sequence[Mapping[str, Any]]) -> tuple[list[BaseEvent], str]:
+    """The events before this turn and the message that asks for it: what was said last by somebody else."""
+    asks = bool(messages) and messages[-1]["role"] not in ("assistant", "tool")
+    question = _spoken(messages[-1]) if asks else GO_ON
+    return list(_events(messages[:-1] if asks else messages)), question
+
+
+def _events(messages: Sequence[Mapping[str, Any]]) -> Iterable[BaseEvent]:
+    results: list[ToolResultEvent] = []
+    for message in messages:
+        if message["role"] == "tool":
+            results.append(_result(message))
+            continue
+        if results:
+            yield ToolResultsEvent(results)
+            results = []
+        if message["role"] == "assistant":
+            yield _answer(message)
+        else:
+            yield ModelRequest([TextInput(_spoken(message))])
+    if results:
+        yield ToolResultsEvent(results)
+
+
+def _result(message: Mapping[str, Any]) -> ToolResultEvent:
+    return ToolResultEvent(
+        parent_id=message["tool_call_id"], name=message.get("name") or "", result=ToolResult(message["content"])
+    )
+
+
+def _answer(message: Mapping[str, Any]) -> ModelResponse:
+    calls = [
+        ToolCallEvent(id=call["id"], name=call["function"]["name"], arguments=call["function"]["arguments"])
+        for call in message.get("tool_calls") or ()
+    ]
+    content = message.get("content")
+    return ModelResponse(
+        message=None if content is None else ModelMessage(str(content)), tool_calls=ToolCallsEvent(calls)
+    )
+
+
+def _spoken(message: Mapping[str, Any]) -> str:
+    name, content = message.get("name"), str(message.get("content") or "")
+    return content if name in (None, USER) else f"[{name}]: {content}"

@@ -1,0 +1,141 @@
+"""A turn: one agent is asked, its tools run, and what was said is derived from, routed on and made durable.
+
+before_agent → hooks → ask → structured reply → hooks → automatic tools → after_agent → hide → derive → route → commit
+"""
+
+import logging
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from copy import deepcopy
+from typing import Any
+
+from workflows.chat import auto_tools, hooks, lifecycle
+from workflows.chat.asking import Exchange
+from workflows.chat.checkpoint import Checkpoint
+from workflows.chat.errors import ChatError
+from workflows.chat.live import Conversation, LiveTurn
+from workflows.chat.messages import messages_for
+from workflows.chat.routing import Router
+from workflows.chat.speakers import Decision, decide
+from workflows.chat.structured_replies import fitting_reply
+from workflows.chat.transcript import Turn, tool_results
+from workflows.context.computing import recompute
+from workflows.context.derived import changes, derive, snapshot
+from workflows.context.observing import TurnSeen
+from workflows.context.redaction import take_out
+from workflows.context.rendering import render_exposed
+from workflows.outcome import Outcome
+
+log = logging.getLogger(__name__)
+
+Events = Sequence[Mapping[str, Any]]
+Commit = Callable[[int, Turn, Checkpoint], Awaitable[None]]
+
+
+async def take_turn(chat: Conversation, router: Router, agent: str, commit: Commit) -> tuple[Outcome | None, str]:
+    """One turn of `agent`; returns how the chat ends, if it does, and who is next."""
+    before = snapshot(chat.context) if chat.unseen is None else chat.unseen
+    started = time.perf_counter()
+    live = chat.speaking = LiveTurn(chat, agent, len(chat.turns) + 1)
+    with live.current():
+        try:
+            text, events = await speak(live)
+            duration_s = round(time.perf_counter() - started, 6)
+            learn(live, text, events, duration_s=duration_s)
+            decision = await decide(live, router)
+        except ChatError as error:
+            chat.incidents.extend(live.incidents)
+            return error.outcome(agent=agent, turn=live.number), agent
+    await keep(live, text, events, before=before, decision=decision, duration_s=duration_s, commit=commit)
+    return decision.ended, decision.next_agent or agent
+
+
+async def speak(live: LiveTurn) -> tuple[str, Events]:
+    """What the agent says in this turn, and what it did on the way."""
+    chat = live.chat
+    await lifecycle.before_agent(live)
+    spec = chat.package.agents[live.agent]
+    messages = messages_for(live.agent, chat.opening, chat.turns)
+    system_message, messages = await hooks.prepare(live, spec.system_message, messages)
+    rendered = render_exposed(chat.package.exposed.get(live.agent, ()), chat.context)
+    prompt = [chat.redactor.text(part) for part in (system_message, rendered)]
+    exchange = await Exchange.open(live, prompt, chat.redactor.data(messages))
+    text, output = await fitting_reply(exchange, await exchange.say(exchange.question))
+    text = await hooks.before_send(live, text)
+    called = await auto_tools.call_auto_tools(live, output)
+    await lifecycle.after_agent(live)
+    said: tuple[str, Events] = chat.redactor.data((text, [*await exchange.events(), *called]))
+    return said
+
+
+def learn(live: LiveTurn, text: str, events: Events, *, duration_s: float) -> None:
+    """Derived and computed variables, from what was said and done, before anybody routes on them."""
+    chat = live.chat
+    hide_again(chat, live.agent)
+    restore_fixed(chat, live.agent)
+    seen = shown_by(chat, live.agent, text, events, duration_s=duration_s)
+    derive(chat.package.variables.values(), chat.context, seen)
+    recompute(chat.package, chat.context, chat.suppressed)
+
+
+async def keep(
+    live: LiveTurn,
+    text: str,
+    events: Events,
+    *,
+    before: Mapping[str, Any],
+    decision: Decision,
+    duration_s: float,
+    commit: Commit,
+) -> None:
+    """The turn and its checkpoint, made durable by the caller before the next turn begins."""
+    chat = live.chat
+    context = chat.kept()
+    turn = Turn(
+        agent=live.agent,
+        text=text,
+        events=events,
+        context_changes=changes(before, context),
+        handoff=decision.handoff,
+        tokens=live.tokens,
+        duration_s=duration_s,
+        errors=tuple(live.incidents),
+    )
+    counters = deepcopy(chat.counters)
+    counters.worked_s = chat.clock.total_s()
+    counters.answered = dict(Counter(counters.answered) + live.answers)
+    turns = [*chat.turns, turn]
+    await commit(live.number, turn, Checkpoint(turns, context, decision.next_agent, counters, decision.ended))
+    chat.turns.append(turn)
+    chat.counters.answered = counters.answered
+    chat.unseen = chat.speaking = None
+
+
+def shown_by(
+    chat: Conversation, agent: str, text: str, events: Iterable[Mapping[str, Any]], *, duration_s: float
+) -> TurnSeen:
+    """From what is kept of the turns alone, so that another worker would derive the same."""
+    return TurnSeen(
+        agent=agent,
+        text=text,
+        tool_results=tool_results(events),
+        turns_by_agent=Counter((*(turn.agent for turn in chat.turns), agent)),
+        elapsed_s=sum(turn.duration_s for turn in chat.turns) + duration_s,
+    )
+
+
+def hide_again(chat: Conversation, agent: str) -> None:
+    """A tool is Python and reads the environment itself: what it put into the context is taken out before anybody
+    routes on it, stores it or shows it to a model."""
+    names = take_out(chat.context, chat.suppressed, chat.redactor, fixed=chat.fixed)
+    if names:
+        extra = {"run_id": chat.fixed.get("run_id"), "agent": agent, "names": names}
+        log.warning("environment_variables_purged", extra=extra)
+
+
+def restore_fixed(chat: Conversation, agent: str) -> None:
+    changed = [name for name, value in chat.fixed.items() if chat.context.get(name) != value]
+    if changed:
+        log.warning("fixed_names_restored", extra={"agent": agent, "names": changed})
+        chat.context.update({name: chat.fixed[name] for name in changed})

@@ -1,0 +1,87 @@
+"""The client that agents are built with: what a turn asks of every model call, around the metered one.
+
+A chat that must stop makes no further call; a turn whose model has chosen the next speaker is over; what a model
+wants from tools is looked at before any of them runs.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ag2.config import LLMClient, ModelConfig, ModelProvider
+from ag2.context import ConversationContext
+from ag2.events import BaseEvent, ModelResponse
+from ag2.files.protocol import FilesClient
+
+from workflows.chat import guards
+from workflows.chat.live import live_turn
+from workflows.chat.meter import ExplainError, MeteredClient, Normalise
+from workflows.chat.transfers import take_transfer
+
+
+class TurnClient(LLMClient):
+    def __init__(self, metered: MeteredClient) -> None:
+        self._metered = metered
+
+    async def __call__(
+        self, messages: Sequence[BaseEvent], context: ConversationContext, **request: Any
+    ) -> ModelResponse:
+        live = live_turn()
+        if live.stop is not None:
+            raise live.stop
+        if live.transfer is not None:
+            return ModelResponse()
+        response = with_readable_arguments(await self._metered(messages, context, **request))
+        response = take_transfer(live, response)
+        guards.before_tools(live, response)
+        return response
+
+
+def with_readable_arguments(response: ModelResponse) -> ModelResponse:
+    """A model may send arguments that are not JSON. AG2 would answer the tool call with an error and then fail
+    on the same text when it builds the next request, so it is replaced here by what the tool can refuse."""
+    for call in response.tool_calls.calls:
+        try:
+            readable = isinstance(json.loads(call.arguments or "{}"), Mapping)
+        except (ValueError, RecursionError):  # also numbers of 5 000 digits, and endless nesting
+            readable = False
+        if not readable:
+            call.arguments = json.dumps({"unreadable_arguments": call.arguments[:200]})
+    return response
+
+
+class ChatModelConfig(ModelConfig):
+    """One client per model and process: AG2 asks for a client on every turn, and a fresh one costs 16 ms."""
+
+    def __init__(self, config: ModelConfig, *, provider: str, explain: ExplainError, normalise: Normalise) -> None:
+        self._config = config
+        self._provider = provider
+        self._explain = explain
+        self._normalise = normalise
+        self._client: TurnClient | None = None
+
+    @property
+    def provider(self) -> ModelProvider:
+        return self._config.provider
+
+    @property
+    def model(self) -> str:
+        return self._config.model
+
+    def copy(self) -> "ChatModelConfig":
+        return self
+
+    def create(self) -> TurnClient:
+        if self._client is None:
+            metered = MeteredClient(
+                self._config.create(),
+                provider=self._provider,
+                model=self._config.model,
+                explain=self._explain,
+                normalise=self._normalise,
+            )
+            self._client = TurnClient(metered)
+        return self._client
+
+    def create_files_client(self) -> FilesClient[Any]:
+        return self._config.create_files_client()
