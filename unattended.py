@@ -1,4 +1,5 @@
-"""The `unattended` command: binds our five packages to their own folder before anything else is imported.
+"""The `unattended` command, and `run_package` for tests of packages: binds our five packages to their own folder
+before anything else is imported.
 
 A user may stand in a directory, or have a PYTHONPATH, with folders named `workflows`, `ops` or `workers`
 of their own. Our package names are flat, so they are bound by location here, never searched for.
@@ -7,6 +8,12 @@ of their own. Our package names are flat, so they are bound by location here, ne
 import sys
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ops.one_run.run import run_package, run_package_async
+
+__all__ = ["main", "run_package", "run_package_async"]
 
 ROOT = Path(__file__).resolve().parent
 PACKAGES = ("accounting", "workflows", "workers", "triggers", "ops")
@@ -24,6 +31,16 @@ def bind_packages() -> None:
         module = module_from_spec(spec)
         sys.modules[name] = module
         spec.loader.exec_module(module)
+
+
+def __getattr__(name: str) -> Any:
+    """Loaded when it is asked for: the command needs none of it."""
+    if name not in ("run_package", "run_package_async"):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    bind_packages()
+    from ops.one_run import run
+
+    return getattr(run, name)
 
 
 def main() -> None:

@@ -21,6 +21,8 @@ class PlannedCall:
     prompt_characters: int
 
 
+# A reserve that is cancelled or raises has reserved nothing. What it returns is called exactly once, when the call has
+# ended in whatever way and is recorded.
 Settle = Callable[[ModelCall], Awaitable[None]]
 Reserve = Callable[[PlannedCall], Awaitable[Settle]]
 

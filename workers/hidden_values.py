@@ -10,7 +10,7 @@ from urllib.parse import unquote, urlsplit
 
 from workers.settings import Settings, SettingsError
 from workflows.context.plain_values import BASE_FLAGS
-from workflows.models_file import ModelSpec, OpenAIModel
+from workflows.models_file import HostedModel, ModelSpec
 from workflows.package.models import Package
 from workflows.package.sources import EnvSource, ExternalSource
 from workflows.package.trigger_specs import WebhookSpec
@@ -62,7 +62,7 @@ def values_of_packages(packages: Iterable[Package], settings: Settings) -> set[s
 
 
 def values_of_models(models: Mapping[str, ModelSpec], settings: Settings) -> set[str]:
-    keys = (spec.api_key for spec in models.values() if isinstance(spec, OpenAIModel) and spec.api_key)
+    keys = (spec.api_key for spec in models.values() if isinstance(spec, HostedModel) and spec.api_key)
     return _resolved(keys, settings)
 
 

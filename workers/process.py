@@ -9,7 +9,6 @@ import os
 import socket
 import threading
 from collections.abc import Coroutine, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from typing import Any
 from uuid import uuid4
@@ -28,6 +27,7 @@ from workers.watchdog import Watchdog, end_process
 from workers.worker_metrics import WorkerMetrics
 from workflows.chat.agents import AgentShop, BuiltPackage
 from workflows.chat.models import Models
+from workflows.chat.tool_threads import ToolThreads
 from workflows.context.external.reader import ExternalReader
 from workflows.context.loading import ContextSources
 from workflows.context.redaction import Redactor
@@ -50,7 +50,7 @@ class WorkerProcess:
         self._stopping = threading.Event()
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="runs", daemon=True)
-        self._tool_threads = ThreadPoolExecutor(TOOL_THREADS, thread_name_prefix="tools")
+        self._tool_threads = ToolThreads(TOOL_THREADS)
         self._working: set[asyncio.Task[Any]] = set()
         self._opened = ExitStack()  # what `stop` closes, in reverse; also of a start that failed half-way
 
@@ -60,13 +60,15 @@ class WorkerProcess:
         self.redactor.hide(values_of_environment(self.settings))
         hide_in_logs(self.redactor)
         self._opened.enter_context(hiding_in_streams(self.redactor))
-        self._opened.callback(self._tool_threads.shutdown, wait=False, cancel_futures=True)
+        self._opened.callback(self._tool_threads.close)
         self._thread.start()
         self._opened.callback(self._stop_loop)
         self.submit(self._open(models.prices)).result()
         catalog = Catalog(package_directories(self.settings.packages))
         self._hide_values_of(catalog.packages())  # read now: what is refused is in the log before a run needs it
-        agents = AgentShop(Models(models.models, self.settings.resolve_secret), self._tool_threads)
+        chat_models = Models(models.models, self.settings.resolve_secret)
+        self._opened.callback(lambda: self.submit(chat_models.close()).result(timeout=5))
+        agents = AgentShop(chat_models, self._tool_threads)
         self._builds = PackageBuilds(catalog, agents, on_packages=self._hide_values_of)
         self._opened.callback(self._builds.close)
         self.heartbeat = Heartbeat(

@@ -34,6 +34,7 @@ def new_chat(claim: Claim, built: BuiltPackage, worker: WorkerProcess) -> Conver
         ended=ended,
         fixed=fixed,
         redactor=worker.redactor,
+        ui_responses=ui_responses_of(built.package, document["trigger"]["name"]),
         clock=WorkedTime(orchestrator.limits.wall_clock_s, counters.worked_s),
     )
 
@@ -47,6 +48,11 @@ def run_facts(document: Mapping[str, Any]) -> RunFacts:
         workflow=document["workflow"],
         trigger={"type": document["trigger"]["type"], "name": document["trigger"]["name"]},
     )
+
+
+def ui_responses_of(package: Package, trigger: str) -> Mapping[str, Mapping[str, Any]]:
+    """What the trigger of this name answers for people."""
+    return next((spec.ui_responses for spec in package.triggers if spec.name == trigger), {})
 
 
 def key_facts_of(package: Package, claim: Claim) -> Mapping[str, Any]:

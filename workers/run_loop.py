@@ -9,7 +9,7 @@ Whatever happens in between, the last step gives the run up in a state that says
 import asyncio
 import logging
 import random
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pymongo.errors import PyMongoError
@@ -18,10 +18,11 @@ from accounting.store_errors import store_is_away
 from accounting.uninterrupted import to_its_end
 from workers.process import WorkerProcess
 from workers.release import Ending, crashed, failed, hand_back_when_store_is_back, labels, log_written, release
-from workers.retry_policy import Requeue, decide
+from workers.retry_policy import Finish, Requeue, decide
 from workers.run import Claim, LeaseLostError, RunState
 from workers.run_chat import key_facts_of, new_chat, run_facts
 from workers.storable import NotStorableError, as_storable
+from workflows.chat import guards
 from workflows.chat.agents import BuiltPackage
 from workflows.chat.checkpoint import Checkpoint, CheckpointError
 from workflows.chat.clock import OUT_OF_TIME
@@ -30,6 +31,7 @@ from workflows.chat.errors import ChatError, PackageDefect
 from workflows.chat.live import Conversation
 from workflows.chat.transcript import Turn
 from workflows.context.computing import recompute
+from workflows.context.derived import changes, snapshot
 from workflows.context.documents import DocumentWrite, WriteRefusedError
 from workflows.context.loading import load_context, purged
 from workflows.context.missing import ContextError, ContextUnavailableError
@@ -96,7 +98,9 @@ async def work_on_chat(chat: Conversation, claim: Claim, worker: WorkerProcess) 
     except TimeoutError:
         if not limit.expired():
             raise
-        return Outcome(OutcomeKind.TIMEOUT, OUT_OF_TIME)
+        agent, turn = chat.next_agent or chat.package.orchestrator.initial_agent, claim.document["turn"] + 1
+        reason = f"{OUT_OF_TIME} before {agent} could take turn {turn}"
+        return guards.reached(OutcomeKind.TIMEOUT, reason, agent=agent, turn=turn)
     return await take_turns(chat, claim, worker)
 
 
@@ -122,9 +126,26 @@ async def ending_of(chat: Conversation | None, outcome: Outcome, claim: Claim, w
     )
     if chat is None or isinstance(decision, Requeue):
         return Ending(decision, outcome)
-    outcome = await close(chat, outcome)
-    writes = owed_at_success(chat, claim) if decision.state is RunState.SUCCEEDED else ()
+    before = snapshot(chat.context) if chat.unseen is None else chat.unseen
+    writes, refused = owed_by(chat, decision, before, claim)  # known before the package is told that it succeeded
+    outcome = await close(chat, refused or outcome)
+    if refused is None:
+        writes, refused = owed_by(chat, decision, before, claim)  # its last steps may have changed what is owed
+    if refused is not None:
+        return Ending(Finish(RunState.FAILED), refused, (), record_of(chat))
     return Ending(decision, outcome, writes, record_of(chat))
+
+
+def owed_by(
+    chat: Conversation, decision: Finish, before: Mapping[str, str], claim: Claim
+) -> tuple[Sequence[DocumentWrite], Outcome | None]:
+    """What a run that succeeded owes to databases. A run whose result cannot be written has not succeeded."""
+    if decision.state is not RunState.SUCCEEDED:
+        return (), None
+    try:
+        return owed_at_success(chat, before, claim), None
+    except WriteRefusedError as error:
+        return (), failed(OutcomeKind.PACKAGE_ERROR, error)
 
 
 def record_of(chat: Conversation) -> Mapping[str, Any]:
@@ -203,6 +224,12 @@ async def take_turns(chat: Conversation, claim: Claim, worker: WorkerProcess) ->
     return await converse(chat, commit=commit, stopping=worker.stopping)
 
 
-def owed_at_success(chat: Conversation, claim: Claim) -> tuple[DocumentWrite, ...]:
+def owed_at_success(chat: Conversation, before: Mapping[str, str], claim: Claim) -> tuple[DocumentWrite, ...]:
+    """`before`: the context as the last turn left it; what changed since is what the package's last steps did."""
+    kept, facts = chat.kept(), key_facts_of(chat.package, claim)
+    at_the_end = changes(before, kept)
     changed = {name for turn in chat.turns for name in turn.context_changes}  # also of turns before a resume
-    return writes_at_success(chat.package, changed, chat.kept(), key_facts_of(chat.package, claim))
+    return (
+        *writes_of_turn(chat.package, at_the_end, kept, facts),
+        *writes_at_success(chat.package, changed | at_the_end.keys(), kept, facts),
+    )

@@ -1,17 +1,11 @@
 """Storable values: what can stand in a run document, checked where data enters."""
 
-import json
-import logging
 from collections.abc import Mapping
 from typing import Any
 
-log = logging.getLogger(__name__)
+from workflows.context.storable_values import MAX_BYTES, MAX_DEPTH, MAX_INTEGER, plain_values, weight_of
 
-MAX_TEXT = 100_000
 MAX_CONTEXT_BYTES = 6 * 1024 * 1024
-MAX_DEPTH = 60  # MongoDB refuses documents nested deeper than 100; a run adds levels of its own
-MAX_INTEGER = 2**63 - 1
-MAX_BYTES = 4 * 1024 * 1024  # a run document may have 16 MB, and context and outcome need room too
 
 
 class NotStorableError(ValueError):
@@ -65,33 +59,13 @@ def _checked_key(key: Any, *, path: str, any_key: bool) -> int:
 
 
 def as_storable(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Tools may put anything into a context: what cannot be stored is kept as text, and its name is logged. Names of
-    files and addresses are keys like any other: a run that is resumed finds what it had."""
-    stored = {storable_key(str(name)): _value_or_text(str(name), value) for name, value in values.items()}
-    sizes = {name: check_storable(value, any_key=True) for name, value in stored.items()}
+    """Tools may put anything into a context: what a chat keeps of it, in the size of a run document. Names of files and
+    addresses are keys like any other: a run that is resumed finds what it had."""
+    stored = plain_values(values.items())
+    sizes = {name: weight_of(value) for name, value in stored.items()}
     if sum(sizes.values()) > MAX_CONTEXT_BYTES:
         largest = max(sizes, key=lambda name: sizes[name])
         raise NotStorableError(
             f"the context is larger than {MAX_CONTEXT_BYTES // 1024 // 1024} MB; its largest variable is {largest}"
         )
     return stored
-
-
-def storable_key(name: str) -> str:
-    return name.replace("\x00", "%00").encode("utf-8", "replace").decode()
-
-
-def _value_or_text(name: str, value: Any) -> Any:
-    try:
-        check_storable(value, path=name, any_key=True)
-    except NotStorableError as error:
-        log.warning("context_value_stored_as_text", extra={"variable": name, "reason": str(error)})
-        return _as_text(value).encode("utf-8", "replace").decode()[:MAX_TEXT]
-    return value
-
-
-def _as_text(value: Any) -> str:
-    try:
-        return json.dumps(value, default=str)
-    except (TypeError, ValueError, RecursionError):  # keys that are no text, cycles
-        return repr(value)

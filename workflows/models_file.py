@@ -2,12 +2,13 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import date
+from datetime import date, timedelta
 from decimal import Decimal
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
+from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, field_validator, model_validator
 
 from accounting.prices import Price, PriceTable
 from workflows.package.findings import PackageError
@@ -28,28 +29,91 @@ class ScriptModel(_Entry):
     file: Path
 
 
-class OpenAIModel(_Entry):
-    """Chat completions of OpenAI, or of any server that speaks the same at `base_url`."""
+class HostedModel(_Entry):
+    """What all models behind a server have in common."""
 
-    provider: Literal["openai"]
     model: str = Field(min_length=1)
     base_url: str | None = None
     api_key: str | None = None
     stream: bool = False
-    temperature: float | None = None
+    temperature: float | None = Field(default=None, ge=0, allow_inf_nan=False)
+    max_tokens: int | None = Field(default=None, gt=0)
     timeout: Duration | None = None
 
     @model_validator(mode="after")
-    def _key_by_reference(self) -> "OpenAIModel":
+    def _key_by_reference(self) -> "HostedModel":
         if self.api_key is not None and not self.api_key.startswith(("env:", "file:")):
             raise ValueError("api_key: write env:NAME or file:PATH, never the key itself")
         return self
 
+    @field_validator("base_url")
+    @classmethod
+    def _address(cls, value: str | None) -> str | None:
+        if value is not None and not _is_address(value):
+            raise ValueError("write an address like https://models.example.com/v1, without user and password")
+        return value
 
-ModelSpec = ScriptModel | OpenAIModel
-_SPECS: Mapping[str, TypeAdapter[Any]] = {
-    "script": TypeAdapter(ScriptModel),
-    "openai": TypeAdapter(OpenAIModel),
+    @field_validator("timeout")
+    @classmethod
+    def _some_time(cls, value: timedelta | None) -> timedelta | None:
+        if value is not None and value <= timedelta(0):
+            raise ValueError("write more than 0s")
+        return value
+
+
+def _is_address(text: str) -> bool:
+    try:
+        parts = urlsplit(text)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and "@" not in parts.netloc
+    except ValueError:
+        return False
+
+
+class _KeyedModel(HostedModel):
+    """The provider itself answers nobody without a key; a server of one's own may."""
+
+    @model_validator(mode="after")
+    def _key_for_the_provider(self) -> "_KeyedModel":
+        if self.api_key is None and self.base_url is None:
+            raise ValueError("api_key: write env:NAME or file:PATH; only a server at a base_url may go without")
+        return self
+
+
+class OpenAIModel(HostedModel):
+    """Chat completions of OpenAI, or of any server that speaks the same at `base_url`."""
+
+    provider: Literal["openai"]
+
+
+class OpenAIResponsesModel(HostedModel):
+    """The Responses API of OpenAI, or of a server that speaks the same at `base_url`."""
+
+    provider: Literal["openai_responses"]
+
+
+class AnthropicModel(_KeyedModel):
+    """The Messages API of Anthropic, which wants to be told how long an answer may be."""
+
+    provider: Literal["anthropic"]
+    max_tokens: int | None = Field(default=4096, gt=0)
+
+
+class GeminiModel(_KeyedModel):
+    """The Gemini API; `base_url` is a gateway in front of it."""
+
+    provider: Literal["gemini"]
+
+
+class OllamaModel(HostedModel):
+    """Ollama at `base_url`, by default on this machine."""
+
+    provider: Literal["ollama"]
+
+
+ModelSpec = ScriptModel | OpenAIModel | OpenAIResponsesModel | AnthropicModel | GeminiModel | OllamaModel
+# By the name of the provider; the type of its field says it once.
+_SPECS: Mapping[str, type[ModelSpec]] = {
+    get_args(spec.model_fields["provider"].annotation)[0]: spec for spec in get_args(ModelSpec)
 }
 
 
@@ -80,7 +144,7 @@ def models_file_schema() -> dict[str, Any]:
         definitions.update(schema.pop("$defs", {}))
         return schema
 
-    model = {"anyOf": [described(spec) for spec in (OpenAIModel, ScriptModel)]}
+    model = {"anyOf": [described(spec) for spec in _SPECS.values()]}
     properties = {
         "models": {"type": "object", "additionalProperties": model},
         "prices": {"type": ["array", "null"], "items": described(_PriceEntry)},
@@ -117,11 +181,11 @@ def read_models_file(path: Path) -> ModelsFile:
 
 def _model(entry: Any, place: str, folder: Path) -> ModelSpec:
     provider = entry.get("provider") if isinstance(entry, Mapping) else None
-    adapter = _SPECS.get(str(provider))
-    if adapter is None:
+    kind = _SPECS.get(str(provider))
+    if kind is None:
         raise ModelsFileError(f"{place}.provider: {provider!r} is not one of {', '.join(sorted(_SPECS))}")
     try:
-        spec: ModelSpec = adapter.validate_python(entry)
+        spec: ModelSpec = kind.model_validate(entry)
     except ValidationError as error:
         raise ModelsFileError(_first_problem(error, place)) from None
     if isinstance(spec, ScriptModel):  # relative to the models file, wherever the process stands

@@ -7,6 +7,8 @@ import click
 
 from ops.cli.output import json_option, moment, print_json, print_table, usd
 from ops.cli.session import with_database
+from ops.cli.turn_lines import failure_lines, turn_lines
+from ops.one_run.report import turn_report
 from workers.run import RunState
 from workflows.package.trigger_specs import parse_duration
 
@@ -67,10 +69,10 @@ def show_run(run_id: str, as_json: bool) -> None:
     click.echo(f"{run_id}  {story['workflow']} for {story['app_id']}, by {story['trigger']['name']}")
     click.echo(f"state {story['state']}, outcome {outcome.get('kind') or 'none yet'}: {outcome.get('reason', '')}")
     for turn in story["turns"]:
-        click.echo(f"\n{turn['number']}. {turn['agent']} → {turn['handoff'] or 'end'}  ({turn['duration_s']:.2f} s)")
-        for call in turn["tool_calls"]:
-            click.echo(f"   calls {call['name']}({call['arguments']})")
-        click.echo("   " + turn["text"].replace("\n", "\n   "))
+        click.echo("")
+        report = turn_report(turn)
+        for _, line in (*turn_lines(turn["number"], report), *failure_lines(report.errors)):
+            click.echo(line)
     cost = story["usage"]
     click.echo(
         f"\n{cost['calls']} model calls, {cost['input_tokens']} tokens in, {cost['output_tokens']} out, "

@@ -11,6 +11,7 @@ from ops.cli.look import runs, usage
 from ops.cli.machine import demo, doctor, up
 from ops.cli.manage import enqueue, keys
 from ops.cli.roles import ROLE_COMMANDS
+from ops.cli.run import run_locally
 from ops.cli.schemas import export_schema
 from ops.cli.validate import validate
 from ops.embedded.errors import EmbeddedError
@@ -37,7 +38,20 @@ def cli() -> None:
     """
 
 
-for command in (demo, up, doctor, validate, enqueue, runs, triggers, usage, packages, keys, *ROLE_COMMANDS):
+for command in (
+    demo,
+    up,
+    doctor,
+    validate,
+    run_locally,
+    enqueue,
+    runs,
+    triggers,
+    usage,
+    packages,
+    keys,
+    *ROLE_COMMANDS,
+):
     cli.add_command(command)
 packages.add_command(export_schema)
 

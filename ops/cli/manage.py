@@ -1,12 +1,11 @@
 """Commands that change something: enqueue a run, manage API keys."""
 
-import json
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import click
 
+from ops.cli.json_argument import JsonArgumentError, json_object
 from ops.cli.output import json_option, moment, print_json, print_table
 from ops.cli.session import with_database
 from workers.settings import Settings
@@ -38,15 +37,9 @@ def enqueue(workflow: str, app_id: str, input_text: str, dedupe: str | None, as_
 
 def _payload(text: str) -> dict[str, Any]:
     try:
-        raw = Path(text[1:]).read_text(encoding="utf-8-sig") if text.startswith("@") else text
-        payload = json.loads(raw)
-    except (OSError, UnicodeDecodeError) as error:
-        raise click.BadParameter(f"{text[1:]} cannot be read: {error}", param_hint="--input") from None
-    except ValueError as error:
-        raise click.BadParameter(f"is not JSON: {error}", param_hint="--input") from None
-    if not isinstance(payload, dict):
-        raise click.BadParameter('must be a JSON object such as {"region": "eu"}', param_hint="--input")
-    return payload
+        return json_object(text)
+    except JsonArgumentError as error:
+        raise click.BadParameter(str(error), param_hint="--input") from None
 
 
 async def _enqueue(settings: Settings, workflow: str, app_id: str, payload: dict[str, Any], dedupe: str | None) -> Any:

@@ -7,11 +7,12 @@ from pathlib import Path
 from ops.doctor.checks import Check, Level, one_line
 from ops.unmet_needs import hosts_not_allowed
 from workers.settings import Settings, SettingsError
-from workflows.models_file import ModelsFileError, ModelSpec, OpenAIModel, models_path, read_models_file
+from workflows.models_file import ModelsFileError, ModelSpec, ScriptModel, models_path, read_models_file
 from workflows.package.catalog import LIBRARY, Catalog, package_directories
 from workflows.package.findings import Finding
 from workflows.package.loader import Inspection
 from workflows.package.models import Package
+from workflows.provider_libraries import extra, missing_library
 
 
 async def check_packages_and_models(settings: Settings) -> list[Check]:
@@ -63,7 +64,7 @@ def _models(settings: Settings, packages: Mapping[str, Package]) -> list[Check]:
     except ModelsFileError as error:
         return [Check("models", "problem", one_line(error), "correct the file, or set UNATTENDED_MODELS to another")]
     problems = [problem for alias, spec in models.items() if (problem := _unusable(alias, spec, settings))]
-    wanted = {(agent.model, package.name) for package in packages.values() for agent in package.agents.values()}
+    wanted = {(alias, package.name) for package in packages.values() for alias in package.model_aliases}
     problems += [
         Check("models", "problem", f"{package} wants the alias {alias}", f"add {alias} to {path}")
         for alias, package in sorted(wanted)
@@ -73,10 +74,13 @@ def _models(settings: Settings, packages: Mapping[str, Package]) -> list[Check]:
 
 
 def _unusable(alias: str, spec: ModelSpec, settings: Settings) -> Check | None:
-    if not isinstance(spec, OpenAIModel):
+    if isinstance(spec, ScriptModel):
         if spec.file.is_file():
             return None
         return Check("models", "problem", f"{alias}: there is no file {spec.file}", "write it, or name another file")
+    if missing_library(spec.provider) is not None:
+        message = f"{alias}: the library of provider {spec.provider} is not installed"
+        return Check("models", "problem", message, extra(spec.provider))
     if spec.api_key is None:
         return None
     try:

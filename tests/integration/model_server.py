@@ -1,4 +1,4 @@
-"""A real HTTP server that speaks OpenAI's chat completions and counts what it served."""
+"""A real HTTP server that answers as a plan says, such as with OpenAI's chat completions, and counts what it served."""
 
 import json
 import threading
@@ -48,25 +48,34 @@ def refusal(status: int, headers: Mapping[str, str] | None = None) -> Answer:
 class ModelServer:
     url: str = ""
     requests: list[dict[str, Any]] = field(default_factory=list)
+    paths: list[str] = field(default_factory=list)
+    headers: list[Mapping[str, str]] = field(default_factory=list)
+
+    @property
+    def root(self) -> str:
+        return self.url.removesuffix("/v1")
 
 
 @contextmanager
-def model_server(plan: Plan) -> Iterator[ModelServer]:
-    """`plan` gives the answer to the n-th request, from 0."""
+def model_server(plan: Plan, *, keep_alive: bool = False) -> Iterator[ModelServer]:
+    """`plan` gives the answer to the n-th request, from 0. An answer shorter than its content-length is cut off."""
     served = ModelServer()
     counting = threading.Lock()
 
     class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1" if keep_alive else "HTTP/1.0"
+
         def do_POST(self) -> None:
             body = json.loads(self.rfile.read(int(self.headers["content-length"])))
             with counting:
                 served.requests.append(body)
+                served.paths.append(self.path)
+                served.headers.append({name.lower(): value for name, value in self.headers.items()})
                 number = len(served.requests) - 1
             status, headers, answer = plan(number)
             self.send_response(status)
-            for name, value in headers.items():
+            for name, value in {"content-length": str(len(answer)), **headers}.items():
                 self.send_header(name, value)
-            self.send_header("content-length", str(len(answer)))
             self.end_headers()
             self.wfile.write(answer)
 
@@ -74,7 +83,8 @@ def model_server(plan: Plan) -> Iterator[ModelServer]:
             """Silent: the test says what it needs to know."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever)
+    server.daemon_threads = keep_alive  # they wait for a request that may never come
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
     thread.start()
     served.url = f"http://127.0.0.1:{server.server_port}/v1"
     try:

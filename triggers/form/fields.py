@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from workers.settings import FALSE_WORDS, TRUE_WORDS
-from workers.storable import MAX_INTEGER
+from workflows.context.storable_values import MAX_INTEGER
 from workflows.package.trigger_specs import FormInput
 
 _INTEGER = re.compile(r"[+-]?[0-9]{1,19}")

@@ -2,18 +2,23 @@
 
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ag2 import Agent
 
-from workflows.chat.errors import PackageChanged
-from workflows.chat.invoking import ToolThreads
+from workflows.chat.auto_tools import load_auto_tools
+from workflows.chat.errors import ChatError, PackageChanged
+from workflows.chat.manager import Manager, build_manager
 from workflows.chat.models import Models
+from workflows.chat.output_models import AnswerModel, build_output_models
+from workflows.chat.package_steps import Step, load_hooks, load_lifecycle
 from workflows.chat.package_tools import PackageTool
-from workflows.chat.tool_functions import load_tool_functions
+from workflows.chat.tool_functions import ToolFunction, load_tool_functions
 from workflows.chat.tool_modules import PackageModules, forget_tool_modules
+from workflows.chat.tool_threads import ToolThreads
 from workflows.chat.transfers import transfer_tools
-from workflows.package.models import Package
+from workflows.package.automatic import is_offered
+from workflows.package.models import Moment, Package
 from workflows.package.raw.tree import content_version
 
 KEPT_VERSIONS = 64
@@ -24,28 +29,45 @@ class BuiltPackage:
     package: Package
     agents: Mapping[str, Agent]
     threads: ToolThreads
+    manager: Manager | None = None
+    lifecycle: Mapping[Moment, tuple[Step, ...]] = field(default_factory=dict)
+    hooks: Mapping[str, tuple[Step, ...]] = field(default_factory=dict)  # by agent
+    outputs: Mapping[str, AnswerModel] = field(default_factory=dict)  # by agent
+    auto_tools: Mapping[str, tuple[ToolFunction, ...]] = field(default_factory=dict)  # by agent
 
 
 def build_package(package: Package, models: Models, threads: ToolThreads) -> BuiltPackage:
     """PackageDefect when a tool cannot be loaded or a model alias is unknown."""
     modules = PackageModules(package)
+    try:
+        return _build(package, modules, models, threads)
+    except ChatError:
+        modules.forget()
+        raise
+
+
+def _build(package: Package, modules: PackageModules, models: Models, threads: ToolThreads) -> BuiltPackage:
     functions = load_tool_functions(package, modules)
+    lifecycle, hooks = load_lifecycle(package, modules), load_hooks(package, modules)
+    auto_tools = load_auto_tools(package, modules, functions)
     if modules.used and content_version(package.folder) != package.version:
         # What was imported is newer than what was read; under this version it would be wrong for ever.
-        forget_tool_modules(package)
         raise PackageChanged(f"the files of {package.name} changed while they were read")
+    outputs = build_output_models(package, models)
     agents = {
         name: Agent(
             name,
             config=models.get(spec.model),
             tools=[
-                *(PackageTool(function, threads) for tool, function in functions.items() if name in tool.agents),
+                *(PackageTool(functions[tool], threads) for tool in functions if is_offered(package, name, tool)),
                 *transfer_tools(package, name),
             ],
+            response_schema=outputs[name].schema if name in outputs else None,
         )
         for name, spec in package.agents.items()
     }
-    return BuiltPackage(package, agents, threads)
+    manager = build_manager(package, models)
+    return BuiltPackage(package, agents, threads, manager, lifecycle, hooks, outputs, auto_tools)
 
 
 class AgentShop:

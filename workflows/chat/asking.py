@@ -35,9 +35,9 @@ class Exchange:
         reply = await live.chat.built.agents[live.agent].ask(text, stream=self.stream, prompt=self.prompt)
         if live.stop is not None:
             raise live.stop
-        body = reply.body or ""
+        body = reply.body or live.parting
         if not body.strip() and live.transfer is None:
-            raise ModelError("the model sent an empty answer", transient=True)
+            raise ModelError(f"the model of {live.agent} sent an empty answer in turn {live.number}", transient=True)
         return storable(body)
 
     async def events(self) -> Sequence[Mapping[str, Any]]:

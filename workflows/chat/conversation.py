@@ -18,6 +18,7 @@ from workflows.outcome import Outcome, OutcomeKind, succeeds
 from workflows.package.models import USER
 
 DEFAULT_OPENING = "Begin."
+MAX_EXPLANATION = 1_000
 
 
 async def converse(chat: Conversation, *, commit: Commit, stopping: Callable[[], bool]) -> Outcome:
@@ -47,6 +48,9 @@ async def _take_turns(chat: Conversation, commit: Commit, stopping: Callable[[],
         speaker = skip_to_speaker(router, agent, chat)
         if isinstance(speaker, Outcome):
             return speaker
+        end = guards.before_speaking(chat, speaker)
+        if end is not None:
+            return end
         end, agent = await take_turn(chat, router, speaker, commit)
     return end
 
@@ -82,9 +86,13 @@ def skip_to_speaker(router: Router, agent: str, chat: Conversation) -> str | Out
         end = ending(rule, chat.package, agent)
         if end is not None:
             return end
+        if rule.target == agent:
+            return agent  # it stays, and speaks
         agent = rule.target
         if agent in seen:
-            return Outcome(OutcomeKind.LOOP_DETECTED, f"pre-scope rules hand over in a circle at {agent}")
+            number = len(chat.turns) + 1
+            reason = f"rules of scope pre hand over in a circle at {agent}, so that nobody takes turn {number}"
+            return guards.reached(OutcomeKind.LOOP_DETECTED, reason, agent=agent, turn=number)
         seen.add(agent)
     return agent
 
@@ -103,7 +111,7 @@ def _explained(chat: Conversation, outcome: Outcome) -> Outcome:
     key = chat.package.orchestrator.failure_message_key
     words = chat.context.get(key) if key else None
     return (
-        replace(outcome, reason=f"{words.strip()} ({outcome.reason})")
+        replace(outcome, reason=f"{words.strip()[:MAX_EXPLANATION]} ({outcome.reason})")
         if isinstance(words, str) and words.strip()
         else outcome
     )
@@ -111,6 +119,7 @@ def _explained(chat: Conversation, outcome: Outcome) -> Outcome:
 
 def _out_of_time(chat: Conversation) -> Outcome:
     now = chat.speaking
-    agent = now.agent if now is not None else chat.next_agent or (chat.turns[-1].agent if chat.turns else "")
-    turn = now.number if now is not None else len(chat.turns)
-    return guards.reached(OutcomeKind.TIMEOUT, OUT_OF_TIME, agent=agent, turn=turn)
+    agent = now.agent if now is not None else chat.next_agent or chat.package.orchestrator.initial_agent
+    turn = now.number if now is not None else len(chat.turns) + 1
+    reason = f"{OUT_OF_TIME} by {agent} in turn {turn}"
+    return guards.reached(OutcomeKind.TIMEOUT, reason, agent=agent, turn=turn)

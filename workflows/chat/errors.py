@@ -54,3 +54,10 @@ class ModelError(ChatError):
     def outcome(self, *, agent: str | None = None, turn: int | None = None) -> Outcome:
         error = OutcomeError(type(self).__name__, str(self), agent=agent, turn=turn)
         return Outcome(self.kind, str(self), error, transient=self.transient, retry_after_s=self.retry_after_s)
+
+
+class BudgetUnknown(ModelError):  # noqa: N818 -- not a fault of the model but a guard that fails closed
+    """Whether there is money for a call cannot be known now, so it is not made."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, transient=True)

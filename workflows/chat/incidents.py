@@ -1,13 +1,14 @@
 """Incidents: what went wrong in the package's own code while the chat went on, kept for the run's record."""
 
 import traceback
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 MAX_TRACEBACK = 8_000
 MAX_MESSAGE = 500
 MAX_KEPT = 50  # of a turn, or of a run outside of its turns
+_LONGEST = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +22,13 @@ class Incident:
     agent: str | None = None
     turn: int | None = None
 
+    def kept(self, show: Callable[[str], str]) -> "Incident":
+        """As a record holds it: without what `show` hides, short, and of whole characters."""
+        lines = _whole(show(self.traceback))
+        shown = lines if len(lines) <= MAX_TRACEBACK else f"… {lines[-MAX_TRACEBACK:]}"  # the end says what happened
+        message = _whole(show(self.message))[:MAX_MESSAGE]
+        return replace(self, where=show(self.where), type=_whole(show(self.type)), message=message, traceback=shown)
+
     def as_document(self) -> dict[str, Any]:
         return asdict(self)
 
@@ -30,9 +38,10 @@ class Incident:
 
 
 def incident_of(error: BaseException, *, where: str, agent: str | None = None, turn: int | None = None) -> Incident:
+    """Whole, or nearly: whoever keeps it takes hidden values out before anything is cut."""
     lines = "".join(traceback.format_exception(error))
-    shown = lines if len(lines) <= MAX_TRACEBACK else f"… {lines[-MAX_TRACEBACK:]}"  # the end says what happened
-    return Incident(where, type(error).__name__, words_of(error)[:MAX_MESSAGE], shown, agent, turn)
+    message = words_of(error)
+    return Incident(where, type(error).__name__, message[:_LONGEST], lines[-_LONGEST:], agent, turn)
 
 
 def words_of(error: BaseException) -> str:
@@ -40,3 +49,8 @@ def words_of(error: BaseException) -> str:
         return str(error)
     except Exception:  # noqa: BLE001 -- the package's error may be broken itself
         return "(its text cannot be read)"
+
+
+def _whole(text: str) -> str:
+    """Half of a character (a lone surrogate) is what no store takes."""
+    return text.encode("utf-8", "replace").decode()

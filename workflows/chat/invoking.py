@@ -4,18 +4,25 @@ import asyncio
 import contextvars
 import functools
 import inspect
-from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+import itertools
+import logging
+from collections.abc import AsyncIterable, Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-TOOL_TIMEOUT_S = 300.0
+from workflows.chat import people
+from workflows.chat.tool_threads import NoThreadFreeError, ToolThreads
 
-ToolThreads = ThreadPoolExecutor
+log = logging.getLogger(__name__)
+
+TOOL_TIMEOUT_S = 300.0
+MOST_YIELDED = 10_000  # of a generator, which may be endless
+CANCEL_GRACE_S = 1.0
+CANCELS = 4
 
 
 class TimedOutError(Exception):
-    """A function of the package took longer than it may."""
+    """A function of the package took longer than it may, or no thread was free for it for as long."""
 
 
 async def invoke(
@@ -24,30 +31,125 @@ async def invoke(
     keywords: Mapping[str, Any],
     threads: ToolThreads,
     timeout_s: float = TOOL_TIMEOUT_S,
+    call: people.Call | None = None,
 ) -> Any:
-    """What the function returns, or whatever it raises; TimedOutError after `timeout_s`."""
-    del timeout_s
+    """What the function returns (a list of what a generator yields), or whatever it raises.
+
+    TimedOutError after `timeout_s`: a function that goes on nevertheless is left behind. NeedsHuman when it has asked
+    for a person in vain, whatever it made of that. A CancelledError is the run's when the current task is being
+    cancelled, else the function's own.
+    """
+    call = call or people.Call()
+    work = _Work(_name(function), people.calling(call), timeout_s)
     if inspect.iscoroutinefunction(function):
-        return await function(*positional, **keywords)
-    bound = functools.partial(contextvars.copy_context().run, _called, function, positional, keywords)
-    result = await asyncio.get_running_loop().run_in_executor(threads, bound)
-    if isinstance(result, _Raised):
-        raise result.error
-    return await result if inspect.isawaitable(result) else result  # a plain function around an async one
+        result = await _on_loop(function(*positional, **keywords), work)
+    else:
+        result = await _in_thread(functools.partial(_called, function, positional, keywords), threads, work)
+    if inspect.isawaitable(result) or inspect.isasyncgen(result):  # a plain function around an async one
+        result = await _on_loop(_awaited(result), work)
+    raised = result.error if isinstance(result, _Raised) else None
+    if raised is None:
+        call.returned()
+    if call.waits is not None:
+        raise call.waits
+    if raised is not None:
+        raise raised
+    return result
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    name: str
+    context: contextvars.Context
+    timeout_s: float  # of each part: in a thread, and of what it returned on the loop
 
 
 @dataclass(frozen=True, slots=True)
 class _Raised:
-    """Handed over as a value: a future that carries GeneratorExit closes whoever awaits it instead of telling him."""
+    """Handed over as a value: a future that carries GeneratorExit closes whoever awaits it instead of telling him, and
+    a task that ends with SystemExit ends the loop."""
 
     error: BaseException
 
 
+async def _in_thread(function: Callable[[], Any], threads: ToolThreads, work: _Work) -> Any:
+    bound = functools.partial(work.context.run, function)
+    try:
+        return await threads.run(bound, name=work.name, timeout_s=work.timeout_s)
+    except TimeoutError:
+        raise _timed_out(work) from None
+    except NoThreadFreeError as error:
+        raise TimedOutError(f"it could not begin: {error}") from None
+
+
 def _called(function: Callable[..., Any], positional: tuple[Any, ...], keywords: Mapping[str, Any]) -> Any:
     try:
-        return function(*positional, **keywords)
+        result = function(*positional, **keywords)
+        return list(itertools.islice(result, MOST_YIELDED)) if inspect.isgenerator(result) else result
     except StopIteration as error:
-        # Before Python 3.12 a future cannot carry it: whoever awaits the result would wait for ever (gh-112182).
-        raise RuntimeError("StopIteration left the tool; give next() a default") from error
+        # A coroutine that raises it would say something else, and say it without its place.
+        return _Raised(_stop_iteration(error))
     except BaseException as error:  # noqa: BLE001 -- raised again where it is awaited
         return _Raised(error)
+
+
+async def _on_loop(made: Coroutine[Any, Any, Any], work: _Work) -> Any:
+    """In a task of its own, so that a function which swallows its cancellation holds up neither its run nor this."""
+    task = asyncio.create_task(_finished(made), context=work.context)
+    try:
+        await asyncio.wait((task,), timeout=work.timeout_s)
+    except asyncio.CancelledError:
+        await _cancel(task, work.name)
+        raise
+    if not task.done():
+        await _cancel(task, work.name)
+        raise _timed_out(work)
+    return task.result()
+
+
+async def _finished(made: Coroutine[Any, Any, Any]) -> Any:
+    try:
+        return await made
+    except BaseException as error:  # noqa: BLE001 -- raised again where it is awaited
+        return _Raised(error)
+
+
+async def _awaited(result: Awaitable[Any] | AsyncIterable[Any]) -> Any:
+    if isinstance(result, Awaitable):
+        return await result
+    yielded = []
+    async for each in result:
+        yielded.append(each)
+        if len(yielded) == MOST_YIELDED:
+            break
+    return yielded
+
+
+async def _cancel(task: "asyncio.Task[Any]", name: str) -> None:
+    """Several times, since libraries under a function may swallow one; then it is left behind."""
+    _left_behind.add(task)  # the loop itself does not hold on to tasks
+    task.add_done_callback(_left_behind.discard)
+    for _ in range(CANCELS):
+        task.cancel()
+        await asyncio.wait((task,), timeout=CANCEL_GRACE_S / CANCELS)
+        if task.done():
+            return
+    asyncio._unregister_task(task)  # else the end of the loop would wait for it
+    log.warning("tool_left_behind", extra={"tool": name})
+
+
+_left_behind: set["asyncio.Task[Any]"] = set()
+
+
+def _timed_out(work: _Work) -> TimedOutError:
+    return TimedOutError(f"it took longer than {work.timeout_s:g} s")
+
+
+def _stop_iteration(error: StopIteration) -> RuntimeError:
+    made = RuntimeError("StopIteration left the tool; give next() a default")
+    made.__cause__ = error
+    return made
+
+
+def _name(function: Callable[..., Any]) -> str:
+    return getattr(function, "__name__", type(function).__name__)

@@ -13,19 +13,18 @@ from typing import TYPE_CHECKING, Any
 
 from workflows.chat.checkpoint import Counters
 from workflows.chat.clock import WorkedTime
-from workflows.chat.errors import ChatError
 from workflows.chat.incidents import MAX_KEPT, Incident
 from workflows.chat.transcript import Turn
 from workflows.context.context_variables import ContextVariables
 from workflows.context.redaction import Redactor, take_out
+from workflows.context.storable_values import plain_values
 from workflows.outcome import Outcome
 from workflows.package.models import Package, Rule
 
 if TYPE_CHECKING:
     from workflows.chat.agents import BuiltPackage
+    from workflows.chat.hooked_agent import HookedAgent
     from workflows.chat.meter import RunMeter
-
-MANAGER = "group_manager"  # who asks a model for the next speaker, in an AutoPattern
 
 
 @dataclass(slots=True)
@@ -60,13 +59,13 @@ class Conversation:
 
     def kept(self) -> dict[str, Any]:
         """The context as it may be stored. What a tool's own thread writes after its turn is hidden there as well."""
-        kept = ContextVariables(self.context.kept())
+        kept = ContextVariables(plain_values(self.context.items(), self.redactor.data))
         take_out(kept, self.suppressed, self.redactor, fixed=self.fixed)
         return kept.data
 
     def note(self, incident: Incident) -> None:
         if len(self.incidents) < MAX_KEPT:
-            self.incidents.append(incident)
+            self.incidents.append(incident.kept(self.redactor.text))
 
 
 @dataclass(slots=True)
@@ -81,8 +80,12 @@ class LiveTurn:
     answers: Counter[str] = field(default_factory=Counter)
     asking: str | None = None
     transfer: Rule | None = None
-    stop: ChatError | None = None
+    parting: str = ""  # what it said beside its transfer
+    stop: Exception | None = None
     incidents: list[Incident] = field(default_factory=list)
+    # What the trigger answered for people, by the tool that showed something and by the function that asked.
+    ui_answers: list[tuple[str, Mapping[str, Any]]] = field(default_factory=list)
+    hooked: "HookedAgent | None" = None  # how its hooks see the agent in this turn
 
     @property
     def asker(self) -> str:
@@ -95,7 +98,7 @@ class LiveTurn:
 
     def note(self, incident: Incident) -> None:
         if len(self.incidents) < MAX_KEPT:
-            self.incidents.append(incident)
+            self.incidents.append(incident.kept(self.chat.redactor.text))
 
     @contextmanager
     def current(self) -> Iterator["LiveTurn"]:

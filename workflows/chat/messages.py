@@ -40,8 +40,11 @@ def messages_for(agent: str, opening: str, turns: Iterable[Turn]) -> list[Messag
 
 def _own(turn: Turn) -> Iterable[Message]:
     for line in turn.events:
-        if "tool_results" in line:
-            for each in line["tool_results"]:
+        if line.get("automatic"):
+            # Its model never asked for them and knows no such tools; some providers refuse calls of unknown ones.
+            yield from ({"role": "user", "name": each["name"], "content": each["text"]} for each in _results(line))
+        elif "tool_results" in line:
+            for each in _results(line):
                 yield {"role": "tool", "tool_call_id": each["id"], "name": each["name"], "content": each["text"]}
         else:
             calls = [
@@ -50,6 +53,10 @@ def _own(turn: Turn) -> Iterable[Message]:
             ]
             message = {"role": "assistant", "name": turn.agent, "content": line["text"]}
             yield {**message, "tool_calls": calls} if calls else message
+
+
+def _results(line: Mapping[str, Any]) -> Iterable[Mapping[str, Any]]:
+    return line.get("tool_results") or ()
 
 
 def as_history(messages: Sequence[Mapping[str, Any]]) -> tuple[list[BaseEvent], str]:

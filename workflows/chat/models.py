@@ -1,23 +1,22 @@
-"""Models: aliases of the models file to metered AG2 configurations, built once per process."""
+"""Models: aliases of the models file to metered AG2 configurations, built once per process, closed with it."""
 
-import re
+import asyncio
+import threading
+from collections import defaultdict
 from collections.abc import Callable, Mapping
-from typing import Any
-
-from ag2.config import ModelConfig, OpenAIConfig
-from openai import APIConnectionError, APIError, APIStatusError
+from dataclasses import replace
+from importlib import import_module
+from pathlib import Path
 
 from workflows.chat.errors import ModelError, PackageDefect
-from workflows.chat.meter import normalised
-from workflows.chat.script import TRANSIENT_STATUS, ScriptConfig, read_script
+from workflows.chat.meter import ExplainError
+from workflows.chat.providers.provider import Provider
 from workflows.chat.turn_client import ChatModelConfig
-from workflows.models_file import ModelSpec, OpenAIModel
-
-_NUMBER = re.compile(r"[0-9]{1,9}(\.[0-9]{0,9})?")
+from workflows.context.redaction import Redactor
+from workflows.models_file import HostedModel, ModelSpec, ScriptModel
+from workflows.provider_libraries import missing_library
 
 ResolveSecret = Callable[[str], str]
-
-CALL_TIMEOUT_S = 120.0  # the SDK's own default is ten minutes, three times
 
 
 class Models:
@@ -25,54 +24,67 @@ class Models:
         self._specs = specs
         self._resolve_secret = resolve_secret
         self._built: dict[str, ChatModelConfig] = {}
+        self._building = threading.Lock()  # packages are built in threads: two clients would be one too many to close
 
     def get(self, alias: str) -> ChatModelConfig:
-        if alias not in self._built:
-            self._built[alias] = self._build(alias)
-        return self._built[alias]
+        with self._building:
+            if alias not in self._built:
+                self._built[alias] = self._build(alias)
+            return self._built[alias]
+
+    async def close(self) -> None:
+        """On the loop that asked them. Who is still asking is cut off."""
+        with self._building:
+            built, self._built = self._built, {}
+        await asyncio.gather(*(model.close() for model in built.values()), return_exceptions=True)
 
     def _build(self, alias: str) -> ChatModelConfig:
-        spec = self._specs.get(alias)
-        if spec is None:
-            known = ", ".join(sorted(self._specs)) or "none"
-            raise PackageDefect(f"the models file has no alias {alias!r}; it has {known}")
-        config: ModelConfig
-        config = self._openai(spec) if isinstance(spec, OpenAIModel) else ScriptConfig(read_script(spec.file))
-        return ChatModelConfig(config, provider=spec.provider, explain=explain_openai_error, normalise=normalised)
-
-    def _openai(self, spec: OpenAIModel) -> OpenAIConfig:
-        # A local server needs no key, but the SDK insists on one.
-        options: dict[str, Any] = {"api_key": self._key(spec.api_key) if spec.api_key else "none"}
-        if spec.temperature is not None:
-            options["temperature"] = spec.temperature
-        timeout = CALL_TIMEOUT_S if spec.timeout is None else spec.timeout.total_seconds()
-        return OpenAIConfig(
-            model=spec.model,
-            base_url=spec.base_url,
-            streaming=spec.stream,
-            timeout=timeout,
-            max_retries=0,  # retries are ours, and each of them is a row in the ledger
-            **options,
-        )
-
-    def _key(self, reference: str) -> str:
         try:
-            return self._resolve_secret(reference)
+            spec = self._specs[alias]
+        except KeyError:
+            known = ", ".join(sorted(self._specs)) or "none"
+            raise PackageDefect(f"the models file has no alias {alias!r}; it has {known}") from None
+        provider = _provider(alias, spec.provider)
+        key = self._key(spec)
+        opened = provider.open(spec, key)
+        if key is not None:
+            provider = replace(provider, explain=_without(key, provider.explain))
+        return ChatModelConfig(opened, provider, name=spec.provider)
+
+    def _key(self, spec: ModelSpec) -> str | None:
+        if not isinstance(spec, HostedModel) or spec.api_key is None:
+            return None
+        try:
+            return self._resolve_secret(spec.api_key)
         except ValueError as error:  # how a secret is resolved is our caller's; that it could not be is said here
             raise PackageDefect(f"the models file: {error}") from None
 
 
-def explain_openai_error(error: Exception) -> ModelError | None:
-    """None for what is not the model's doing."""
-    if isinstance(error, APIStatusError):
-        retry_after = error.response.headers.get("retry-after", "")
-        return ModelError(
-            f"the model server answered {error.status_code}",
-            transient=error.status_code in TRANSIENT_STATUS or error.status_code >= 500,
-            retry_after_s=float(retry_after) if _NUMBER.fullmatch(retry_after) else None,
-        )
-    if isinstance(error, APIConnectionError):
-        return ModelError(f"the model server cannot be reached: {type(error).__name__}", transient=True)
-    if isinstance(error, APIError):
-        return ModelError("the model server's answer cannot be read", transient=True)
-    return None
+def scripted(path: Path) -> Models:
+    """Every alias is answered from this file: a package can be tried without a model, a key or a models file."""
+    spec = ScriptModel(provider="script", file=path)
+    return Models(defaultdict(lambda: spec), str)
+
+
+def _without(key: str, explain: ExplainError) -> ExplainError:
+    """A server may repeat the key that it refuses."""
+    redactor = Redactor((key,))
+
+    def explained(error: Exception) -> ModelError | None:
+        said = explain(error)
+        if said is None:
+            return None
+        return ModelError(redactor.text(str(said)), transient=said.transient, retry_after_s=said.retry_after_s)
+
+    return explained
+
+
+def _provider(alias: str, name: str) -> Provider:
+    problem = missing_library(name)
+    if problem is not None:
+        raise PackageDefect(f"models.{alias}: {problem}")
+    try:
+        provider: Provider = import_module(f"workflows.chat.providers.{name}").PROVIDER
+    except ImportError as error:  # there, and broken, or of a version that AG2 does not know
+        raise PackageDefect(f"models.{alias}: the library of provider {name} cannot be loaded: {error}") from None
+    return provider

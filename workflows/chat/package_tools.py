@@ -19,10 +19,12 @@ from ag2.tools.schemas import ToolSchema
 from ag2.tools.tool import Tool as AG2Tool
 from typing_extensions import override
 
+from workflows.chat.errors import NeedsHuman
 from workflows.chat.incidents import incident_of, words_of
-from workflows.chat.invoking import ToolThreads
+from workflows.chat.invoking import TimedOutError
 from workflows.chat.live import LiveTurn, live_turn
-from workflows.chat.tool_functions import MAX_RESULT, ToolFunction, ToolRefused
+from workflows.chat.tool_functions import MAX_RESULT, ToolFunction, ToolRefused, runtime_of
+from workflows.chat.tool_threads import ToolThreads
 from workflows.chat.transcript import FAILED
 from workflows.context.rendering import as_text
 
@@ -35,6 +37,9 @@ class PackageTool(AG2Tool):
         self._tool = tool
         self._threads = threads
         self._definition = {"name": tool.name, "description": tool.description, "parameters": tool.json_schema()}
+        # Made once: an agent may have dozens of tools, and all of them are shown and subscribed in every turn.
+        self._schema = FunctionToolSchema.from_dict({"function": self._definition})
+        self._called = cast("Condition", ToolCallEvent.name == self.name)  # AG2's event fields compare to conditions
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "PackageTool":
         return self  # AG2 copies tools per agent; ours hold no state of a run, and a thread pool cannot be copied
@@ -43,7 +48,7 @@ class PackageTool(AG2Tool):
     async def schemas(self, context: ConversationContext) -> Iterable[ToolSchema]:
         # A default or a docstring is the package's code too, and may hold what that code read.
         shown = live_turn().chat.redactor.data(self._definition)
-        return [FunctionToolSchema.from_dict({"function": shown})]
+        return [self._schema if shown is self._definition else FunctionToolSchema.from_dict({"function": shown})]
 
     @override
     def register(
@@ -56,18 +61,20 @@ class PackageTool(AG2Tool):
         async def execute(event: ToolCallEvent, context: Context) -> None:
             await context.send(ToolResultEvent.from_call(event, result=await self._result(event, live_turn())))
 
-        called = cast("Condition", ToolCallEvent.name == self.name)  # AG2's event fields compare to conditions
-        stack.enter_context(context.stream.where(called).sub_scope(execute))
+        stack.enter_context(context.stream.where(self._called).sub_scope(execute))
 
     async def _result(self, event: ToolCallEvent, live: LiveTurn) -> ToolResult:
         """Text for the model, whatever the tool does: an error is one sentence, the traceback goes to the record."""
         redactor = live.chat.redactor  # before anything is cut: half a value is not found
         task = asyncio.current_task()
         try:
-            result = await self._tool.call(event.serialized_arguments, live.chat.context, self._threads)
+            result = await self._tool.call(event.serialized_arguments, runtime_of(live), self._threads)
             return ToolResult(_cut(redactor.text(as_text(result))))
         except ToolRefused as refused:
             return _failure(redactor.text(str(refused)))
+        except NeedsHuman as needed:  # the next model call ends the chat; calls beside this one come to their end
+            live.stop = live.stop or needed
+            return _failure(str(needed))
         except asyncio.CancelledError:
             if task is not None and task.cancelling():
                 raise
@@ -80,7 +87,8 @@ class PackageTool(AG2Tool):
     def _failed(self, error: BaseException, live: LiveTurn) -> ToolResult:
         live.note(incident_of(error, where=f"tool {self.name}", agent=live.agent, turn=live.number))
         log.warning("tool_failed", extra={"tool": self.name, "error": type(error).__name__}, exc_info=error)
-        sentence = f"The tool {self.name} failed: {type(error).__name__}: {words_of(error)}"
+        reason = words_of(error) if isinstance(error, TimedOutError) else f"{type(error).__name__}: {words_of(error)}"
+        sentence = f"The tool {self.name} failed: {reason}"
         return _failure(live.chat.redactor.text(sentence)[:500])
 
 

@@ -2,10 +2,10 @@
 
 Before an agent replies its pre-scope rules are asked; a match skips the reply. After the reply the other
 conditions are asked in file order, then the last rule without one. An `ag2_network` package asks all of its
-rules in strict file order. Nothing matched: the chat ends.
+rules in strict file order. What a model judges is offered to it during the reply: see `workflows.chat.transfers`.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -14,36 +14,63 @@ from workflows.context.conditions import Condition, compile_condition
 from workflows.outcome import Outcome, OutcomeKind
 from workflows.package.models import TERMINATE, USER, Package, Rule
 
-_compiled = lru_cache(maxsize=4096)(compile_condition)
+KEPT_VERSIONS = 128
 
 
 @dataclass(frozen=True, slots=True)
+class _Asked:
+    """The rules of one source in the order in which they are asked; without a condition a rule always holds."""
+
+    before: tuple[tuple[Rule, Condition | None], ...]
+    after: tuple[tuple[Rule, Condition | None], ...]
+
+
+_NONE = _Asked((), ())
+
+
 class Router:
-    package: Package
-    suppressed: frozenset[str]
+    """Made for every chat, so what it looks up is made once for all chats of a version."""
+
+    def __init__(self, package: Package, suppressed: frozenset[str]) -> None:
+        self._routes = _routes(package.rules, package.orchestrator.pattern == "ag2_network")
+        self._suppressed = suppressed
 
     def before(self, agent: str, values: Mapping[str, Any]) -> Rule | None:
-        return self._first((rule for rule in self._rules(agent) if rule.scope == "pre"), values)
+        return self._first(self._routes.get(agent, _NONE).before, values)
 
     def after(self, agent: str, values: Mapping[str, Any]) -> Rule | None:
-        rules = [rule for rule in self._rules(agent) if rule.scope == "post"]
-        if self.package.orchestrator.pattern == "ag2_network":
-            return self._first(rules, values)
-        conditional = self._first((rule for rule in rules if rule.condition is not None), values)
-        fallbacks = [rule for rule in rules if rule.condition is None]
-        return conditional or (fallbacks[-1] if fallbacks else None)
+        return self._first(self._routes.get(agent, _NONE).after, values)
 
-    def _rules(self, agent: str) -> Iterable[Rule]:
-        return (rule for rule in self.package.rules if rule.source == agent and rule.judged is None)
+    def has_rules(self, agent: str) -> bool:
+        """Whether the package says anything of who follows this agent, also what a model judges."""
+        return agent in self._routes
 
-    def _first(self, rules: Iterable[Rule], values: Mapping[str, Any]) -> Rule | None:
-        return next((rule for rule in rules if self._holds(rule, values)), None)
+    def _first(self, asked: Sequence[tuple[Rule, Condition | None]], values: Mapping[str, Any]) -> Rule | None:
+        for rule, condition in asked:
+            if condition is None or condition.holds(values, suppressed=self._suppressed):
+                return rule
+        return None
 
-    def _holds(self, rule: Rule, values: Mapping[str, Any]) -> bool:
-        if rule.condition is None:
-            return True
-        condition: Condition = _compiled(rule.condition)
-        return condition.holds(values, suppressed=self.suppressed)
+
+@lru_cache(maxsize=KEPT_VERSIONS)
+def _routes(rules: tuple[Rule, ...], strict: bool) -> Mapping[str, _Asked]:
+    by_source: dict[str, list[Rule]] = {}
+    for rule in rules:
+        by_source.setdefault(rule.source, []).append(rule)
+    return {source: _asked(own, strict=strict) for source, own in by_source.items()}
+
+
+def _asked(rules: Sequence[Rule], *, strict: bool) -> _Asked:
+    plain = [rule for rule in rules if rule.judged is None]
+    after = [rule for rule in plain if rule.scope == "post"]
+    if not strict:
+        fallbacks = [rule for rule in after if rule.condition is None]
+        after = [*(rule for rule in after if rule.condition is not None), *fallbacks[-1:]]
+    return _Asked(*(_compiled(each) for each in ([rule for rule in plain if rule.scope == "pre"], after)))
+
+
+def _compiled(rules: Sequence[Rule]) -> tuple[tuple[Rule, Condition | None], ...]:
+    return tuple((rule, None if rule.condition is None else compile_condition(rule.condition)) for rule in rules)
 
 
 def ending(rule: Rule | None, package: Package, agent: str) -> Outcome | None:

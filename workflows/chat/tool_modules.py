@@ -1,26 +1,46 @@
-"""Tool modules: a package's Python files, loaded by path, under names unique to package and version."""
+"""Tool modules: a package's Python files, loaded so that they find each other and nobody else finds them.
 
+The folder that holds the package becomes a Python package of a name that is used once, `unattended_package_…`, with
+the package and `_shared` in it and every file as a module: relative imports, circles and threads are Python's own
+business, and two versions live side by side. An absolute import of a neighbour is turned into such a name by an
+`__import__` that only these modules see, so that `sys.modules` gets no plain names and imports inside of functions
+work. Whatever a file imports is read when the file is, so that a later import finds the same version.
+"""
+
+import builtins
 import hashlib
-import importlib.util
+import importlib
+import itertools
+import re
 import sys
-from collections.abc import Callable
-from importlib.machinery import SourceFileLoader
+import zlib
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from types import CodeType, ModuleType
+from types import ModuleType
 from typing import Any
 
-from typing_extensions import override
-
 from workflows.chat.errors import PackageDefect
+from workflows.chat.module_finder import PACKAGE_MODULES, ModuleFinder
 from workflows.package.models import Package
+from workflows.package.reading.neighbours import find_module, find_neighbour, find_relative, is_allowed, is_installed
+from workflows.package.reading.parsed_code import OWN_ROOT, read_code
+
+_finder = ModuleFinder()
+_numbers = itertools.count(1)
 
 
 class PackageModules:
     """Loads each file of a package once, however many tools, hooks and steps are in it."""
 
     def __init__(self, package: Package) -> None:
-        self._package = package
-        self._loaded: dict[Path, ModuleType] = {}
+        self._root = package.folder.resolve()
+        self._top = f"{_module_prefix(package)}{next(_numbers)}"
+        self._places = {self._top: self._root.parent}  # of modules, by their names
+        self._names: dict[tuple[str, str], str | None] = {}  # what the files mean by absolute names
+        self._sources: dict[Path, bytes] = {}
+        self.executed: dict[str, ModuleType] = {}
+        self.builtins = {**vars(builtins), "__import__": self._import}
+        _finder.add(self._top, self)
 
     def function(self, file: Path, name: str) -> Callable[..., Any]:
         """PackageDefect when the file cannot be loaded, or has no such function."""
@@ -31,47 +51,128 @@ class PackageModules:
         return found
 
     def module(self, file: Path) -> ModuleType:
-        if file not in self._loaded:
-            self._loaded[file] = _load_module(self._package, file)
-        return self._loaded[file]
+        resolved = file.resolve()
+        if not is_allowed(resolved, self._root):
+            raise PackageDefect(f"{file.name} is outside of the package")
+        try:
+            return importlib.import_module(self._name(resolved))
+        except (Exception, SystemExit) as error:
+            self.forget()
+            reason = str(error).replace(f"{self._top}.", "").replace(self._top, "the package")
+            raise PackageDefect(f"{file.name} failed when it was loaded: {type(error).__name__}: {reason}") from error
 
     @property
     def used(self) -> bool:
-        return bool(self._loaded)
+        return bool(self.executed)
 
+    def forget(self) -> None:
+        """Of a loading that nobody will use."""
+        _forget(self._top)
 
-class _SourceOnly(SourceFileLoader):
-    """Never from __pycache__: it knows a source by size and whole second, and an edit may keep both."""
+    def find(self, name: str) -> Path | None:
+        """The file or the folder that is the module; Python has imported the one above before it asks."""
+        if name not in self._places:
+            above, _, last = name.rpartition(".")
+            place = find_module(self._places[above] / last, self._root) if above in self._places else None
+            if place is None:
+                return None
+            self._places[name] = place.parent if place.name == "__init__.py" else place
+        return self._places[name]
 
-    @override
-    def get_code(self, fullname: str) -> CodeType:
-        code: CodeType = self.source_to_code(self.get_data(self.path), self.path)
-        return code
+    def source(self, file: Path) -> bytes:
+        """As it was when the first of those who import it was loaded."""
+        if file not in self._sources:
+            self._sources[file] = file.read_bytes()
+            for each in read_code(file).imports:
+                if each.is_relative:
+                    found = find_relative(each.module, file, self._root)
+                    needed = None if found is None else found.file
+                else:
+                    name = self._own_name(each.module, str(file))
+                    needed = None if name is None else self._file(name)
+                if needed is not None:
+                    self.source(needed)
+        return self._sources[file]
 
+    def _import(
+        self,
+        name: str,
+        globals: Mapping[str, Any] | None = None,  # noqa: A002 -- as Python passes it
+        locals: Mapping[str, Any] | None = None,  # noqa: A002 -- as Python passes it
+        fromlist: Sequence[str] | None = (),
+        level: int = 0,
+    ) -> ModuleType:
+        own = self._own_name(name, str((globals or {}).get("__file__"))) if level == 0 else None
+        if own is None:
+            return builtins.__import__(name, globals, locals, fromlist or (), level)
+        if fromlist:
+            return builtins.__import__(own, globals, locals, fromlist, 0)
+        importlib.import_module(own)
+        first, *rest = name.split(".")
+        if first == OWN_ROOT:
+            return _with(sys.modules[OWN_ROOT], rest[0], sys.modules[own.rsplit(".", len(rest) - 1)[0]])
+        return sys.modules[own.rsplit(".", len(rest))[0]]
 
-def _load_module(package: Package, file: Path) -> ModuleType:
-    """Under a name unique to package and version: two versions of one tool live side by side."""
-    place = hashlib.sha256(str(file).encode(errors="surrogateescape")).hexdigest()[:8]
-    name = f"{_module_prefix(package)}{place}_{file.stem}"
-    spec = importlib.util.spec_from_file_location(name, file, loader=_SourceOnly(name, str(file)))
-    if spec is None or spec.loader is None:
-        raise PackageDefect(f"{file} is not a Python file")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module  # dataclasses and postponed annotations look their module up
-    try:
-        spec.loader.exec_module(module)
-    except (Exception, SystemExit) as error:
-        sys.modules.pop(name, None)
-        raise PackageDefect(f"{file.name} failed when it was loaded: {type(error).__name__}: {error}") from error
-    return module
+    def _own_name(self, name: str, file: str) -> str | None:
+        """None for what is none of the package's files."""
+        if (name, file) not in self._names:
+            found = find_neighbour(name, Path(file), self._root)
+            own = found is not None and not is_installed(name, self._root)
+            self._names[name, file] = None if found is None or not own else self._below(found.place, found.parts)
+        return self._names[name, file]
+
+    def _below(self, place: Path, parts: Sequence[str]) -> str:
+        return ".".join((self._name(place), *parts))
+
+    def _name(self, path: Path) -> str:
+        """Of the module that this file or folder is."""
+        if path.name == "__init__.py":
+            path = path.parent
+        name, place = self._top, self._root.parent
+        for part in path.relative_to(place).parts:
+            place = place / part
+            name = f"{name}.{_identifier(part.removesuffix('.py') if place == path else part)}"
+            self._places.setdefault(name, place)
+        return name
+
+    def _file(self, name: str) -> Path | None:
+        """Of a module that was not imported yet."""
+        place: Path | None = None
+        above, *parts = name.removeprefix(self._top).split(".")
+        for part in parts:
+            above = f"{above}.{part}"
+            place = self.find(self._top + above)
+        if place is None or place.is_file():
+            return place
+        init = place / "__init__.py"
+        return init if init.is_file() else None
 
 
 def forget_tool_modules(package: Package) -> None:
     """Runs that still hold functions of this version keep them; whoever builds it again loads them again."""
-    prefix = _module_prefix(package)
-    for name in [each for each in sys.modules if each.startswith(prefix)]:
-        del sys.modules[name]
+    _forget(_module_prefix(package))
+
+
+def _forget(start: str) -> None:
+    for name in [each for each in sys.modules.copy() if each.startswith(start)]:
+        sys.modules.pop(name, None)
 
 
 def _module_prefix(package: Package) -> str:
-    return f"unattended_package_{package.version}_"
+    place = hashlib.sha256(str(package.folder.resolve()).encode(errors="surrogateescape")).hexdigest()[:8]
+    return f"{PACKAGE_MODULES}{package.version}_{place}_"
+
+
+def _identifier(part: str) -> str:
+    """Files may have names that no import statement could say, and dots would mean another module."""
+    if part.isidentifier():
+        return part
+    mark = zlib.crc32(part.encode(errors="surrogateescape"))
+    return re.sub(r"\W", "_", part) + f"_{mark:08x}"
+
+
+def _with(module: ModuleType, name: str, value: ModuleType) -> ModuleType:
+    """`import workflows._shared.x` gives its module a `workflows` that has this, and nobody else's."""
+    stand_in = ModuleType(module.__name__)
+    vars(stand_in).update({**vars(module), name: value})
+    return stand_in

@@ -3,11 +3,10 @@
 before_agent → hooks → ask → structured reply → hooks → automatic tools → after_agent → hide → derive → route → commit
 """
 
-import logging
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from copy import deepcopy
+from dataclasses import replace
 from typing import Any
 
 from workflows.chat import auto_tools, hooks, lifecycle
@@ -16,6 +15,7 @@ from workflows.chat.checkpoint import Checkpoint
 from workflows.chat.errors import ChatError
 from workflows.chat.live import Conversation, LiveTurn
 from workflows.chat.messages import messages_for
+from workflows.chat.protecting import protect
 from workflows.chat.routing import Router
 from workflows.chat.speakers import Decision, decide
 from workflows.chat.structured_replies import fitting_reply
@@ -23,11 +23,8 @@ from workflows.chat.transcript import Turn, tool_results
 from workflows.context.computing import recompute
 from workflows.context.derived import changes, derive, snapshot
 from workflows.context.observing import TurnSeen
-from workflows.context.redaction import take_out
 from workflows.context.rendering import render_exposed
 from workflows.outcome import Outcome
-
-log = logging.getLogger(__name__)
 
 Events = Sequence[Mapping[str, Any]]
 Commit = Callable[[int, Turn, Checkpoint], Awaitable[None]]
@@ -43,10 +40,12 @@ async def take_turn(chat: Conversation, router: Router, agent: str, commit: Comm
             text, events = await speak(live)
             duration_s = round(time.perf_counter() - started, 6)
             learn(live, text, events, duration_s=duration_s)
-            decision = await decide(live, router)
-        except ChatError as error:
-            chat.incidents.extend(live.incidents)
-            return error.outcome(agent=agent, turn=live.number), agent
+            decision = await decide(live, router, text)
+        except BaseException as error:
+            chat.incidents.extend(live.incidents)  # of a turn that nobody will find
+            if isinstance(error, ChatError):
+                return error.outcome(agent=agent, turn=live.number), agent
+            raise
     await keep(live, text, events, before=before, decision=decision, duration_s=duration_s, commit=commit)
     return decision.ended, decision.next_agent or agent
 
@@ -72,9 +71,9 @@ async def speak(live: LiveTurn) -> tuple[str, Events]:
 def learn(live: LiveTurn, text: str, events: Events, *, duration_s: float) -> None:
     """Derived and computed variables, from what was said and done, before anybody routes on them."""
     chat = live.chat
-    hide_again(chat, live.agent)
-    restore_fixed(chat, live.agent)
+    protect(chat, after=live.agent)
     seen = shown_by(chat, live.agent, text, events, duration_s=duration_s)
+    seen = replace(seen, ui_answers=tuple(live.ui_answers))
     derive(chat.package.variables.values(), chat.context, seen)
     recompute(chat.package, chat.context, chat.suppressed)
 
@@ -102,13 +101,17 @@ async def keep(
         duration_s=duration_s,
         errors=tuple(live.incidents),
     )
-    counters = deepcopy(chat.counters)
-    counters.worked_s = chat.clock.total_s()
-    counters.answered = dict(Counter(counters.answered) + live.answers)
+    counters = replace(
+        chat.counters,
+        worked_s=chat.clock.total_s(),
+        answered=dict(Counter(chat.counters.answered) + live.answers),
+        failed=dict(chat.counters.failed),
+    )
     turns = [*chat.turns, turn]
     await commit(live.number, turn, Checkpoint(turns, context, decision.next_agent, counters, decision.ended))
     chat.turns.append(turn)
     chat.counters.answered = counters.answered
+    chat.next_agent, chat.ended = decision.next_agent, decision.ended
     chat.unseen = chat.speaking = None
 
 
@@ -123,19 +126,3 @@ def shown_by(
         turns_by_agent=Counter((*(turn.agent for turn in chat.turns), agent)),
         elapsed_s=sum(turn.duration_s for turn in chat.turns) + duration_s,
     )
-
-
-def hide_again(chat: Conversation, agent: str) -> None:
-    """A tool is Python and reads the environment itself: what it put into the context is taken out before anybody
-    routes on it, stores it or shows it to a model."""
-    names = take_out(chat.context, chat.suppressed, chat.redactor, fixed=chat.fixed)
-    if names:
-        extra = {"run_id": chat.fixed.get("run_id"), "agent": agent, "names": names}
-        log.warning("environment_variables_purged", extra=extra)
-
-
-def restore_fixed(chat: Conversation, agent: str) -> None:
-    changed = [name for name, value in chat.fixed.items() if chat.context.get(name) != value]
-    if changed:
-        log.warning("fixed_names_restored", extra={"agent": agent, "names": changed})
-        chat.context.update({name: chat.fixed[name] for name in changed})

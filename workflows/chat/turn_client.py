@@ -14,8 +14,11 @@ from ag2.events import BaseEvent, ModelResponse
 from ag2.files.protocol import FilesClient
 
 from workflows.chat import guards
+from workflows.chat.errors import ModelError
 from workflows.chat.live import live_turn
-from workflows.chat.meter import ExplainError, MeteredClient, Normalise
+from workflows.chat.meter import MeteredClient
+from workflows.chat.providers.failures import cut_off, refusal_of
+from workflows.chat.providers.provider import OpenModel, Provider, PunctualClient
 from workflows.chat.transfers import take_transfer
 
 
@@ -31,9 +34,15 @@ class TurnClient(LLMClient):
             raise live.stop
         if live.transfer is not None:
             return ModelResponse()
-        response = with_readable_arguments(await self._metered(messages, context, **request))
-        response = take_transfer(live, response)
-        guards.before_tools(live, response)
+        try:
+            response = with_readable_arguments(await self._metered(messages, context, **request))
+            response = take_transfer(live, response)
+            guards.before_tools(live, messages, response)
+        except ModelError:
+            raise  # another try, or the agent above a sub-task, may do without
+        except Exception as error:
+            live.stop = error  # kept: a sub-task would make it a result, and the chat would go on
+            raise
         return response
 
 
@@ -53,11 +62,11 @@ def with_readable_arguments(response: ModelResponse) -> ModelResponse:
 class ChatModelConfig(ModelConfig):
     """One client per model and process: AG2 asks for a client on every turn, and a fresh one costs 16 ms."""
 
-    def __init__(self, config: ModelConfig, *, provider: str, explain: ExplainError, normalise: Normalise) -> None:
-        self._config = config
+    def __init__(self, opened: OpenModel, provider: Provider, *, name: str) -> None:
+        self._opened = opened
+        self._config = opened.config
         self._provider = provider
-        self._explain = explain
-        self._normalise = normalise
+        self._name = name
         self._client: TurnClient | None = None
 
     @property
@@ -74,14 +83,28 @@ class ChatModelConfig(ModelConfig):
     def create(self) -> TurnClient:
         if self._client is None:
             metered = MeteredClient(
-                self._config.create(),
-                provider=self._provider,
+                self._inner(),
+                provider=self._name,
                 model=self._config.model,
-                explain=self._explain,
-                normalise=self._normalise,
+                explain=self._provider.explain,
+                normalise=self._provider.normalise,
+                fault=self._fault,
             )
             self._client = TurnClient(metered)
         return self._client
+
+    async def close(self) -> None:
+        await self._opened.close()
+
+    def _inner(self) -> LLMClient:
+        client, within_s = self._config.create(), self._opened.answer_within_s
+        return client if within_s is None else PunctualClient(client, provider=self._name, within_s=within_s)
+
+    def _fault(self, answer: ModelResponse) -> ModelError | None:
+        """What AG2 takes for an answer and is none: it reports success, with what has come so far."""
+        if self._opened.streamed and not self._provider.is_whole(answer):
+            return cut_off(self._name)
+        return refusal_of(self._name, answer)
 
     def create_files_client(self) -> FilesClient[Any]:
         return self._config.create_files_client()

@@ -45,6 +45,9 @@ def _value(transition: Transition, fired: Fired, to: ValueType) -> Any:
     return transition.to if captured is None else fitted(fired.groups[captured - 1], to)
 
 
+_ENCODER = json.JSONEncoder(default=repr)  # `json.dumps` would make one for each value
+
+
 def snapshot(context: Mapping[str, Any]) -> dict[str, str]:
     """How the context looks now. Text, since tools also change lists and mappings in place."""
     return {name: _as_text(value) for name, value in context.items()}
@@ -52,7 +55,7 @@ def snapshot(context: Mapping[str, Any]) -> dict[str, str]:
 
 def _as_text(value: Any) -> str:
     try:
-        return json.dumps(value, default=repr)
+        return _ENCODER.encode(value)
     except (TypeError, ValueError, RecursionError):  # keys that are no text, cycles
         return repr(value)
 

@@ -34,6 +34,8 @@ class TurnSeen:
     agent: str
     text: str
     tool_results: tuple[ToolResult, ...] = ()
+    # What the trigger answered for people, in order: by the tool that showed it, and by the function that asked.
+    ui_answers: tuple[tuple[str, Mapping[str, Any]], ...] = ()
     turns_by_agent: Mapping[str, int] = field(default_factory=dict)  # this turn included
     elapsed_s: float = 0.0  # the work of all turns of the run so far, this one included
 

@@ -42,18 +42,23 @@ class Redactor:
             self._forms = tuple(forms)
 
     def text(self, text: str) -> str:
-        if self._forms and "input_value=" in text:
+        if len(text) < SHORTEST or not self._forms:
+            return text
+        if "input_value=" in text:
             text = _CUT_INPUT.sub(f"input_value={HIDDEN}, input_type=", text)
         # Looking for each is many times faster than the pattern, and nearly always the end of it.
-        if len(text) < SHORTEST or not any(form in text for form in self._forms):
-            return text
-        redacted = self._pattern.sub(HIDDEN, text)
-        return text if redacted == text else redacted
+        for form in self._forms:
+            if form in text:
+                redacted = self._pattern.sub(HIDDEN, text)
+                return text if redacted == text else redacted
+        return text
 
     def data(self, value: Any) -> Any:
         """The same object when nothing in it is hidden, so that whoever holds a live one keeps it."""
         if not self._forms:
             return value
+        if type(value) is str:
+            return self.text(value)  # most are, and lead nowhere that a walk would have to remember
         walk = _Walk()
         shown = self._data(value, 0, walk)
         # What points back to itself cannot be taken apart: a copy would still lead to the original.

@@ -14,6 +14,8 @@ from workflows.package.trigger_specs import TriggerSpec
 USER = "user"
 TERMINATE = "terminate"
 ALL_AGENTS = "all"
+DEFAULT_MODEL = "default"
+MANAGER = "group_manager"  # who asks a model for the next speaker, in an AutoPattern
 
 Pattern = Literal["DefaultPattern", "AutoPattern", "RoundRobinPattern", "RandomPattern", "Pipeline", "ag2_network"]
 StartupMode = Literal["AgentDriven", "UserDriven", "BackendOnly"]
@@ -56,7 +58,7 @@ class Orchestrator:
 class Agent:
     name: str
     system_message: str
-    model: str = "default"
+    model: str = DEFAULT_MODEL
     description: str = ""
     max_consecutive_auto_reply: int | None = None  # turns in a row; None: as many as other limits allow
     auto_tool_mode: bool = False
@@ -98,7 +100,7 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """`bound`: the agent's model may call it. UI tools need a person; they are kept to know who waits for one."""
+    """`bound`: the agent's model may call it. UI tools need a person, who is there when the trigger answers."""
 
     agents: tuple[str, ...]
     file: Path
@@ -108,11 +110,12 @@ class Tool:
     bound: bool = True
     auto_invoke: bool = False
     timeout_s: float | None = None
+    place: str = field(default="", compare=False)  # where it stands in its file, as tools[2]; for findings
 
     @property
     def offered(self) -> bool:
         """Whether the model of its agents sees it."""
-        return self.bound and self.kind == "Agent_Tool"
+        return self.bound
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,6 +171,12 @@ class Package:
     trigger_places: Mapping[str, str] = field(default_factory=dict)  # name -> triggers[1]; for findings
     # The file that each stem was read from, as tools -> tools.json: what findings of checks across files name.
     file_names: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def model_aliases(self) -> frozenset[str]:
+        """What a models file must have for it; the manager of an AutoPattern has the default model."""
+        managed = self.orchestrator.pattern == "AutoPattern" and len(self.agents) > 1
+        return frozenset(agent.model for agent in self.agents.values()) | ({DEFAULT_MODEL} if managed else set())
 
     @property
     def refused(self) -> bool:

@@ -1,7 +1,8 @@
 """Structured outputs in normal form: the models that agents answer with, as the package describes them."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from graphlib import CycleError, TopologicalSorter
 from typing import Any, Literal
 
 ScalarName = Literal["str", "int", "bool", "float", "dict", "any"]
@@ -70,3 +71,48 @@ class StructuredOutputs:
 
     models: Mapping[str, OutputModel] = field(default_factory=dict)
     registry: Mapping[str, str] = field(default_factory=dict)
+
+
+def resolved(models: Mapping[str, OutputModel], name: str) -> OutputType:
+    """What a name stands for, past other names."""
+    body = models[name].body
+    while isinstance(body, ModelRef):
+        body = models[body.name].body
+    return body
+
+
+def reachable(models: Mapping[str, OutputModel], name: str) -> Iterator[tuple[str, OutputType]]:
+    """Every type that the model is made of, with the model in which it stands; each model once."""
+    seen = {name}
+    waiting: list[tuple[str, OutputType]] = [(name, models[name].body)]
+    while waiting:
+        owner, kind = waiting.pop()
+        yield owner, kind
+        if isinstance(kind, ModelRef) and kind.name not in seen:
+            seen.add(kind.name)
+            waiting.append((kind.name, models[kind.name].body))
+        waiting.extend((owner, inner) for inner in parts(kind))
+
+
+def parts(kind: OutputType) -> Iterator[OutputType]:
+    """The types that stand in this one."""
+    match kind:
+        case ListOf(items):
+            yield items
+        case UnionOf(variants):
+            yield from variants
+        case InlineModel(fields):
+            yield from (each.type for each in fields.values())
+
+
+def is_recursive(models: Mapping[str, OutputModel], name: str) -> bool:
+    """Whether a model in it holds itself, at whatever depth."""
+    refers: dict[str, set[str]] = {name: set()}
+    for owner, kind in reachable(models, name):
+        if isinstance(kind, ModelRef):
+            refers.setdefault(owner, set()).add(kind.name)
+    try:
+        TopologicalSorter(refers).prepare()
+    except CycleError:
+        return True
+    return False

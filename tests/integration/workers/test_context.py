@@ -33,7 +33,7 @@ async def test_a_context_is_kept_as_a_tool_left_it_and_what_a_store_refuses_as_t
 
     assert (run["state"], run["turn"]) == ("succeeded", 2)
     context = run["context"]
-    assert context["basket"] == '"a basket of the tool\'s own"'
+    assert context["basket"] == "a basket of the tool's own"
     assert context["$cost.eur"] == 12
     assert context["nested"] == {"$where": {"a.b": 1}}
     assert context["plain"] == {"a": [1, "two"]}

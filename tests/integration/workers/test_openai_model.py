@@ -79,7 +79,7 @@ async def test_malformed_arguments_are_answered_and_the_run_goes_on(stage: Stage
     [
         (refusal(400), "failed", "model_error"),
         (refusal(500), "parked", "model_error"),
-        ((200, {"content-type": "application/json"}, b"<html>garbage"), "failed", "model_error"),
+        ((200, {"content-type": "application/json"}, b"<html>garbage"), "parked", "model_error"),
         (completion(None, usage=usage(5, 0)), "parked", "model_error"),
     ],
     ids=["bad request", "server error", "garbage", "empty answer"],

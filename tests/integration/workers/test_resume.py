@@ -114,6 +114,73 @@ async def test_the_wall_clock_counts_work_and_not_waiting(stage: Stage, worked_s
     assert (run["state"], run["outcome"]["kind"]) == (state, kind)
 
 
+async def test_a_run_whose_last_turn_was_the_end_asks_nobody_again(stage: Stage) -> None:
+    """Its worker was lost after that turn was durable, and before the run was released."""
+    stage.package("Relay", relay("Relay", ["A", "B"]))
+    ended = {"kind": "completed", "reason": "all said", "error": None}
+    elsewhere, claim = await one_turn_done(
+        stage, "Relay", context={"note": 1}, progress={"version": 1, "counters": {}, "ended": ended}
+    )
+    await elsewhere.requeue(claim, delay=timedelta(0), counts_as_attempt=False, reason="hand-back")
+    await stage.start_worker()
+
+    run = await stage.reconciled_until_ended(claim.run_id)
+
+    assert (run["state"], run["outcome"]["reason"], run["turn"]) == ("succeeded", "all said", 1)
+    assert await stage.usage_rows(claim.run_id) == []
+
+
+@pytest.mark.parametrize(("version", "state", "kind"), [(1, "failed", "loop_detected"), (2, "parked", "package_error")])
+async def test_what_a_run_has_used_up_counts_for_its_next_owner(
+    stage: Stage, version: int, state: str, kind: str
+) -> None:
+    """Of a version that this worker does not know it knows nothing, so it leaves the run to a newer one."""
+    package = relay("Limited", ["A", "B"], limits={"tool_calls": 3})
+    package["tools"] = {"tools": [{"agent": "B", "file": "t.py", "function": "t"}]}
+    package["tools/t.py"] = "def t():\n    return 'done'\n"
+    stage.package("Limited", package)
+    stage.answers({"B": [{"tool_calls": [{"name": "t"}]}, {"text": "done"}]})
+    counters = {"tool_calls": 3, "later": {"x": 1}}
+    elsewhere, claim = await one_turn_done(
+        stage, "Limited", context={}, progress={"version": version, "counters": counters, "ended": None}
+    )
+    await elsewhere.requeue(claim, delay=timedelta(0), counts_as_attempt=False, reason="hand-back")
+    await stage.start_worker(max_attempts=1)
+
+    run = await stage.reconciled_until_ended(claim.run_id)
+
+    assert (run["state"], run["outcome"]["kind"]) == (state, kind)
+    if version == 1:
+        assert (run["outcome"]["error"]["agent"], run["outcome"]["error"]["turn"]) == ("B", 2)
+
+
+async def test_a_tool_finds_what_was_kept_of_its_value_with_and_without_another_worker(stage: Stage) -> None:
+    package = relay("Odd", ["A", "B"])
+    package["tools"] = {
+        "tools": [
+            {"agent": name, "file": "t.py", "function": function} for name, function in (("A", "put"), ("B", "see"))
+        ]
+    }
+    package["tools/t.py"] = (
+        "import datetime\n\n"
+        "def put(context_variables):\n    context_variables.set('x', (datetime.date(2026, 1, 1), {1}))\n\n"
+        "def see(context_variables):\n    context_variables.set('seen', repr(context_variables.get('x')))\n"
+    )
+    stage.package("Odd", package)
+    stage.answers(
+        {
+            "A": [{"tool_calls": [{"name": "put"}]}, {"text": "put"}],
+            "B": [{"tool_calls": [{"name": "see"}]}, {"text": "seen"}],
+        }
+    )
+    await stage.start_worker()
+
+    run = await stage.ended((await stage.accept("Odd")).run_id)
+
+    assert run["context"]["x"] == ["2026-01-01", [1]]
+    assert run["context"]["seen"] == "['2026-01-01', [1]]"
+
+
 async def test_a_tool_cannot_make_itself_another_app(stage: Stage) -> None:
     package = relay("Impostor", ["A"])
     package["tools"] = {"tools": [{"agent": "A", "file": "pose.py", "function": "pose"}]}

@@ -11,8 +11,12 @@ import yaml
 from tests.unit.docs.test_docs import ROOT, blocks
 from tests.unit.workflows.packages import AGENTS, ORCHESTRATOR, errors, load, write_tool
 from workers import storable
+from workflows.chat import hook_results, loops
+from workflows.chat.lifecycle import CLOSING_TIMEOUT_S
+from workflows.chat.manager import MAX_CONVERSATION
+from workflows.chat.package_steps import STEP_TIMEOUT_S
 from workflows.chat.tool_functions import MAX_RESULT
-from workflows.context import conditions
+from workflows.context import conditions, storable_values
 from workflows.context.bounds import MAX_CONTEXT_BYTES, MAX_VALUE_BYTES
 from workflows.context.external.reader import LONGEST_CALL_S, MAX_ATTEMPTS
 from workflows.context.observers.registry import NEVER_FIRES, trigger_types
@@ -177,11 +181,22 @@ def test_the_bounds_and_defaults_are_those_of_the_code() -> None:
         f"a prompt shows {MAX_RENDERED:,} characters",
         f"A condition or an expression has at most {conditions.MAX_LENGTH:,} characters",
         f"a pattern {MAX_PATTERN_LENGTH:,}; it sees {MAX_MATCHED_LENGTH:,} characters",
-        f"`max_turns` {limits.max_turns}, `wall_clock_s` {limits.wall_clock_s:g}, `model_calls` {limits.model_calls}",
+        f"of more than {storable_values.MAX_BYTES // megabyte} MB the first {storable_values.MAX_TEXT:,} characters",
+        f"| `max_turns` | {limits.max_turns} |",
+        f"| `wall_clock_s` | {limits.wall_clock_s:g} |",
+        f"| `model_calls` | {limits.model_calls} |",
+        f"| `tool_calls` | {limits.tool_calls} |",
+        f"for the {loops.SAME_ROUNDS}th time in a row, or 2 to {max(loops.PERIODS)} such answers",
+        f"take turns for the {loops.ROUNDS_OVER}th time",
+        f"{loops.SAME_TURNS} times in a row, or 2 to {max(loops.PERIODS)} turns",
+        f"in the same order {loops.TURNS_OVER} times over",
         f"{READ_DEADLINE_S:g} s each, {ALL_READS_DEADLINE_S:g} s together",
         f"no call takes longer than {LONGEST_CALL_S:g} s",
         f"attempts, 1 to {MAX_ATTEMPTS}",
         f"at most {MAX_RESULT:,} characters",
+        f"A call has {STEP_TIMEOUT_S:g} s. Everything after the end has {CLOSING_TIMEOUT_S:g} s in all",
+        f"says nothing. At most {hook_results.MAX_CHARACTERS:,} characters",
+        f"the newest {MAX_CONVERSATION:,} characters of the conversation",
     ):
         assert said in PAGE
     assert conditions.MAX_LENGTH == jmespath_problems.MAX_LENGTH

@@ -18,6 +18,7 @@ from ops.doctor.packages import check_packages_and_models
 from ops.doctor.ports import check_address, check_addresses
 from ops.doctor.urls import redacted, unreadable
 from workers.settings import Address, Settings
+from workflows import provider_libraries
 from workflows.package.catalog import LIBRARY
 
 
@@ -244,6 +245,19 @@ async def test_models_that_would_fail_a_run_are_problems(tmp_path: Path, models:
     problems = [check for check in checks if check.level == "problem"]
     assert problems
     assert found in problems[0].found
+
+
+async def test_a_model_whose_library_is_not_installed_is_a_problem(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(provider_libraries, "find_spec", lambda _: None)
+    (tmp_path / "models.yaml").write_text("models: {default: {provider: ollama, model: m}}")
+
+    checks = await check_packages_and_models(Settings(models=tmp_path / "models.yaml"))
+
+    [problem] = [check for check in checks if check.level == "problem"]
+    assert problem.found == "default: the library of provider ollama is not installed"
+    assert problem.advice == "pip install -c constraints.txt -e '.[ollama]'"
 
 
 async def test_a_check_that_hangs_is_a_problem_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

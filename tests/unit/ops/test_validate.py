@@ -15,6 +15,7 @@ from tests.unit.workflows.packages import ORCHESTRATOR, TOOL, write_package, wri
 
 ALONE = {"agents": [{"name": "A", "system_message": "You are A."}]}
 ZERO = dict.fromkeys(("agents", "tools", "lifecycle_tools", "handoffs", "variables", "models", "hooks", "triggers"), 0)
+UNSTARTED = {"hook_files": [{"filename": "h.py", "content": "code in JSON"}]}
 WEBHOOK = {"name": "hook", "type": "webhook", "apps": ["acme"], "verify": {"scheme": "github", "secret": "env:HOOK"}}
 
 
@@ -169,7 +170,7 @@ def test_package_code_is_parsed_never_run(tmp_path: Path, monkeypatch: pytest.Mo
 
     (answer,) = verdicts(folder)
 
-    assert answer["verdict"] == "findings"
+    assert answer["verdict"] == "ready"
     assert not (tmp_path / "harm").exists()
 
 
@@ -262,9 +263,7 @@ def test_people_see_verdict_counts_findings_with_lines_and_a_total(tmp_path: Pat
 
 
 def test_people_see_what_is_read_but_not_started(tmp_path: Path) -> None:
-    hooks = {"hooks": [{"hook_type": "update_agent_state", "hook_agent": "A", "filename": "h.py", "function": "greet"}]}
-    folder = package(tmp_path, hooks=hooks)
-    write_tool(folder, "h.py", TOOL)
+    folder = package(tmp_path, hooks=UNSTARTED)
 
     result = unattended("validate", folder)
 
@@ -298,8 +297,7 @@ def test_packages_list_and_show_agree_with_validate(tmp_path: Path) -> None:
     package(tmp_path, "Ready")
     package(tmp_path, "Secretive", triggers=[WEBHOOK])
     package(tmp_path, "Broken", tools="- [")
-    hooks = {"hooks": [{"hook_type": "update_agent_state", "hook_agent": "A", "filename": "h.py", "function": "greet"}]}
-    write_tool(package(tmp_path, "Blocked", hooks=hooks), "h.py", TOOL)
+    package(tmp_path, "Blocked", hooks=UNSTARTED)
 
     found = {each["name"]: each for each in verdicts(tmp_path)}
 

@@ -7,7 +7,7 @@ import pytest
 from tests.unit.workflows.packages import load
 from workers.hidden_values import values_of_environment, values_of_models, values_of_packages
 from workers.settings import Settings
-from workflows.models_file import ModelSpec, OpenAIModel, ScriptModel
+from workflows.models_file import AnthropicModel, ModelSpec, OpenAIModel, ScriptModel
 from workflows.package.models import Package
 
 
@@ -59,12 +59,13 @@ def test_declared_variables_are_hidden_in_production_and_secrets_always(
 def test_the_keys_of_models_are_hidden_and_one_that_is_not_set_is_said_elsewhere(tmp_path: Path) -> None:
     models: dict[str, ModelSpec] = {
         "one": OpenAIModel(provider="openai", model="m", api_key="env:KEY"),
+        "other": AnthropicModel(provider="anthropic", model="m", api_key="env:OTHER"),
         "unset": OpenAIModel(provider="openai", model="m", api_key="env:UNSET"),
         "none": OpenAIModel(provider="openai", model="m"),
         "script": ScriptModel(provider="script", file=tmp_path),
     }
 
-    assert values_of_models(models, Settings(environ=ENVIRON)) == {"value-of-key"}
+    assert values_of_models(models, Settings(environ=ENVIRON)) == {"value-of-key", "value-of-other"}
 
 
 UNDECLARED = {

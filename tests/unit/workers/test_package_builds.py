@@ -1,6 +1,5 @@
 """Package builds: who asks for a package that is not started is told why."""
 
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -10,15 +9,15 @@ from workers.package_builds import PackageBuilds
 from workflows.chat.agents import AgentShop
 from workflows.chat.errors import PackageDefect
 from workflows.chat.models import Models
+from workflows.chat.tool_threads import ToolThreads
 from workflows.package.catalog import Catalog
 
 
 async def why_not(folder: Path, workflow: str) -> str:
-    with ThreadPoolExecutor(1) as threads:
-        builds = PackageBuilds(Catalog([folder]), AgentShop(Models({}, str), threads))
-        with pytest.raises(PackageDefect) as caught:
-            await builds.get(workflow, version=None)
-        builds.close()
+    builds = PackageBuilds(Catalog([folder]), AgentShop(Models({}, str), ToolThreads(1)))
+    with pytest.raises(PackageDefect) as caught:
+        await builds.get(workflow, version=None)
+    builds.close()
     return str(caught.value)
 
 

@@ -3,7 +3,6 @@
 import copy
 import json
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from workflows.chat.conversation import close, converse
 from workflows.chat.live import Conversation
 from workflows.chat.meter import RunMeter
 from workflows.chat.models import Models
+from workflows.chat.tool_threads import ToolThreads
 from workflows.chat.transcript import Turn
 from workflows.context.context_variables import ContextVariables
 from workflows.context.redaction import Redactor
@@ -26,7 +26,7 @@ from workflows.models_file import ScriptModel
 from workflows.outcome import Outcome
 from workflows.package.models import Package
 
-THREADS = ThreadPoolExecutor(4, thread_name_prefix="test-tools")
+THREADS = ToolThreads(4, name="test-tools")
 
 
 def never() -> bool:

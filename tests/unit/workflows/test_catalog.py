@@ -283,12 +283,11 @@ def test_a_folder_named_twice_counts_once(tmp_path: Path) -> None:
     assert package_folders([tmp_path, folder, tmp_path / "absent"]) == [folder]
 
 
-HOOKS = {"hooks": [{"hook_type": "update_agent_state", "hook_agent": "A", "filename": "greet.py", "function": "greet"}]}
+HOOKS = {"hook_files": [{"filename": "hooks/greet.py", "content": "def greet(): ...", "trigger": "before_chat"}]}
 
 
 def test_a_package_that_is_read_well_but_needs_what_is_not_executed_is_not_offered(tmp_path: Path) -> None:
     folder = write_package(tmp_path / "P", hooks=HOOKS)
-    write_tool(folder, "greet.py", TOOL)
 
     catalog = Catalog([tmp_path])
 

@@ -1,5 +1,6 @@
 """Checks of names: in exposures and in conditions."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from tests.unit.workflows.normal_form import (
     tool,
     variables,
 )
+from tests.unit.workflows.packages import ORCHESTRATOR, load
 from workflows.package.models import Package
 from workflows.package.sources import (
     ComputedSource,
@@ -152,3 +154,17 @@ def test_conditions_on_state_inputs_and_facts_are_no_finding(condition: str) -> 
 def test_what_explains_a_failure_is_a_variable(key: str | None, said: int) -> None:
     checked = package(variables=states("why"), orchestrator={"failure_message_key": key})
     assert found(checked) == [("warning", "undefined_variable", ORCH, "failure_message_key")] * said
+
+
+def test_no_agent_is_called_like_the_manager_of_an_auto_pattern(tmp_path: Path) -> None:
+    agents = [{"name": name, "system_message": "You are."} for name in ("A", "group_manager")]
+    auto = {**ORCHESTRATOR, "orchestration_pattern": "AutoPattern"}
+
+    taken = load(tmp_path / "a", agents=agents, orchestrator=auto)
+    free = load(tmp_path / "b", agents=agents)
+
+    assert [(each.level, each.code, each.path) for each in taken.findings if each.code == "name_taken"] == [
+        ("error", "name_taken", "agents[1]")
+    ]
+    assert not [each for each in free.findings if each.code == "name_taken"]
+    assert (taken.model_aliases, free.model_aliases) == (frozenset({"default"}),) * 2

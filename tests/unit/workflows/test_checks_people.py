@@ -8,16 +8,23 @@ from tests.unit.workflows.normal_form import ORCH, H, Said, V, found, messages, 
 from tests.unit.workflows.test_checks_states import Watches
 from workflows.context.observers.agent_text import AgentText
 from workflows.context.observing import Transition
-from workflows.package.models import Package
+from workflows.package.models import Package, Rule
 from workflows.package.sources import StateSource
+from workflows.package.trigger_specs import ScheduleSpec
 
 RESPONSE = Transition(Watches("ui_response", tool="form", response_key="choice"))
 FORM = tool("form", kind="UI_Tool")
+WAITS = ("warning", "waits_for_ui", H, "handoff_rules[0]")
 NEEDS_UI = ("warning", "needs_ui", V, "definitions.v")
 
 
 def routed(*texts: str, **orchestrator: Any) -> Package:
     return package(rules=rules(*texts), orchestrator=orchestrator)
+
+
+def answering(**ui_responses: Any) -> ScheduleSpec:
+    given = {"name": "nightly", "every": "1h", "apps": ["a"], "ui_responses": ui_responses}
+    return ScheduleSpec.model_validate(given)
 
 
 def waiting(*transitions: Transition, **parts: Any) -> Package:
@@ -48,9 +55,12 @@ def waiting(*transitions: Transition, **parts: Any) -> Package:
             ],
         ),
         (routed("user > A", "A > B", "B > terminate", initial_agent="user"), []),
-        (waiting(RESPONSE), [NEEDS_UI, ("warning", "waits_for_ui", H, "handoff_rules[0]")]),
+        (waiting(RESPONSE), [NEEDS_UI, WAITS]),
         (waiting(RESPONSE, rules=rules("A > B", "B > terminate")), [NEEDS_UI]),
         (waiting(RESPONSE, Transition(AgentText("A", equals="yes"), to="yes")), [NEEDS_UI]),  # another way on
+        (waiting(RESPONSE, triggers=(answering(form={"choice": 1}),)), []),
+        (waiting(RESPONSE, triggers=(answering(form={"choice": 1}), answering())), [NEEDS_UI, WAITS]),
+        (waiting(RESPONSE, triggers=(answering(form={"other": 1}),)), [NEEDS_UI, WAITS]),
         (waiting(), []),
         (package(variables=states("v")), []),
     ],
@@ -58,6 +68,13 @@ def waiting(*transitions: Transition, **parts: Any) -> Package:
 def test_what_waits_for_a_person_is_found(checked: Package, findings: list[Said]) -> None:
     told = [each for each in found(checked) if each[1] not in ("unreachable_agent", "no_way_on")]
     assert told == findings
+
+
+def test_a_person_has_no_model_that_could_judge() -> None:
+    judged = Rule("user", "B", judged="they agree", place="handoff_rules[0]")
+    checked = package(rules=(judged, *rules("A > B", "B > terminate")))
+
+    assert ("warning", "judged_for_user", H, "handoff_rules[0]") in found(checked)
 
 
 def test_the_end_at_a_user_is_told_as_it_will_be() -> None:

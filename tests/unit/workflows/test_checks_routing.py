@@ -3,7 +3,7 @@
 import re
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from hypothesis import given, settings
@@ -25,8 +25,9 @@ from tests.unit.workflows.normal_form import (
     variables,
 )
 from workflows.package.checks.graph import circles
+from workflows.package.checks.pattern_ways import CHOOSING, TAKING_TURNS
 from workflows.package.checks.routing import check_routing
-from workflows.package.models import Package, Rule
+from workflows.package.models import Package, Pattern, Rule
 from workflows.package.sources import EnvSource, StaticSource
 
 UNREACHABLE_B = ("warning", "unreachable_agent", G, "agents.B")
@@ -78,12 +79,64 @@ def test_a_fault_of_the_way_is_found_where_it_is(checked: Package, finding: Said
         routed("A > terminate", "A > B if ${app_id}", "B > terminate"),  # classic asks conditions first
         routed("A > user", "user > B", "B > terminate"),  # entered when somebody answers
         routed("user > A", "A > B", "B > terminate", initial_agent="user"),
-        *(routed("A > A", pattern=each) for each in ("AutoPattern", "RoundRobinPattern", "RandomPattern")),
+        routed(pattern="Pipeline"),  # its agents follow each other in file order
+        routed("A > B if ${app_id}", pattern="Pipeline"),
+        *(routed("B > terminate if ${app_id}", pattern=each) for each in CHOOSING),
+        routed(pattern="AutoPattern"),  # the manager ends it
         routed("A > terminate", initial_agent="nobody"),  # said where it is read, and nothing follows from it
     ],
 )
 def test_what_is_well_routed_is_no_finding(checked: Package) -> None:
     assert found(checked, check_routing) == []
+
+
+@pytest.mark.parametrize("pattern", sorted(CHOOSING))
+def test_a_pattern_that_never_chooses_is_told(pattern: str) -> None:
+    never = routed("A > B", "B > terminate", pattern=pattern)
+    sometimes = routed("A > B", "B > terminate if ${app_id}", pattern=pattern)
+
+    assert found(never, check_routing) == [("info", "pattern_never_decides", ORCH, "orchestration_pattern")]
+    assert found(sometimes, check_routing) == []
+
+
+@pytest.mark.parametrize("pattern", sorted(TAKING_TURNS))
+@pytest.mark.parametrize("texts", [[], ["B > A if ${app_id}"]])
+def test_who_takes_turns_without_an_exit_goes_on_until_max_turns(pattern: str, texts: list[str]) -> None:
+    checked = routed(*texts, pattern=pattern)
+
+    assert found(checked, check_routing) == [("info", "no_exit", ORCH, "orchestration_pattern")]
+    (message,) = messages(checked, "no_exit")
+    assert message.startswith("A and B go round without an exit: the chat ends only at max_turns")
+
+
+@pytest.mark.parametrize("pattern", sorted(CHOOSING))
+def test_a_circle_of_rules_is_one_in_every_pattern(pattern: str) -> None:
+    checked = routed("A > A", pattern=pattern)
+    never = ("info", "pattern_never_decides", ORCH, "orchestration_pattern")
+
+    assert found(checked, check_routing) == [UNREACHABLE_B, ("warning", "no_exit", H, "handoff_rules[0]"), never]
+
+
+def test_an_agent_of_a_pipeline_with_rules_of_its_own_is_left_to_them() -> None:
+    checked = routed("A > terminate", pattern="Pipeline")
+    assert found(checked, check_routing) == [UNREACHABLE_B]
+
+
+@pytest.mark.parametrize("pattern", [*sorted(CHOOSING), "Pipeline"])
+def test_a_user_without_rules_begins_no_pattern(pattern: str) -> None:
+    checked = routed("A > B if ${app_id}", pattern=pattern, initial_agent="user")
+    assert found(checked, check_routing) == [("error", "no_first_speaker", ORCH, "initial_agent")]
+
+
+def test_many_agents_that_a_manager_chooses_from_are_checked_in_linear_time() -> None:
+    crowd = agents(*(f"A{number}" for number in range(3_000)))
+    checked = package(agents=crowd, rules=(), orchestrator={"pattern": "RandomPattern", "initial_agent": "A0"})
+    assert found(checked, check_routing) == [("info", "no_exit", ORCH, "orchestration_pattern")]
+
+
+def test_what_a_model_would_judge_for_a_user_is_no_way() -> None:
+    checked = package(rules=(*rules("A > user"), Rule("user", "B", judged="they agree"), *rules("B > terminate")))
+    assert found(checked, check_routing) == [UNREACHABLE_B]
 
 
 @pytest.mark.parametrize("condition", ["false", "1 == 2", "not true", "'a' in ['b']", "FALSE"])
@@ -205,7 +258,7 @@ def test_a_place_that_the_reader_gave_is_used() -> None:
 NAMES = "ABCDE"
 TARGETS = (*NAMES, "user", "terminate")
 graphs = st.tuples(
-    st.sampled_from(["DefaultPattern", "ag2_network"]),
+    st.sampled_from(get_args(Pattern)),
     st.lists(
         st.tuples(
             st.sampled_from([*NAMES, "user"]),
@@ -255,11 +308,25 @@ def possible_steps(pattern: str, given_rules: list[tuple[str, str, str | None]])
                 for number, (target, condition) in enumerate(own)
                 if condition in (None, "True") or (condition != "False" and truths >> number & 1)
             ]
-            if pattern == "DefaultPattern":
+            if pattern != "ag2_network":
                 conditional = [each for each in holding if each[1] is not None]
                 holding = conditional or [each for each in holding if each[1] is None][-1:]
-            steps[name] |= {target for target, _ in holding[:1]}
+            steps[name] |= {target for target, _ in holding[:1]} or chosen_by(pattern, name, any_rule=bool(own))
     return steps
+
+
+def chosen_by(pattern: str, name: str, *, any_rule: bool) -> set[str]:
+    """Whom a pattern may choose after this agent, when no rule applies."""
+    if name not in NAMES:
+        return set()
+    last = name == NAMES[-1]
+    following = NAMES[(NAMES.index(name) + 1) % len(NAMES)]
+    return {
+        "AutoPattern": {*NAMES, "terminate"},
+        "RandomPattern": set(NAMES),
+        "RoundRobinPattern": {following},
+        "Pipeline": set() if any_rule else {"terminate" if last else following},
+    }.get(pattern, set())
 
 
 def every_way(steps: dict[str, set[str]]) -> dict[str, set[str]]:

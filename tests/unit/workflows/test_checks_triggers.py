@@ -1,11 +1,12 @@
 """Checks of triggers against what the package takes."""
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.unit.workflows.normal_form import ORCH, Said, T, found, messages, package, states, variables
+from tests.unit.workflows.normal_form import ORCH, Said, T, found, messages, package, states, tool, variables
 from workflows.package.models import Package
 from workflows.package.sources import RuntimeSource
 from workflows.package.trigger_specs import FormSpec, ScheduleSpec, TriggerSpec
@@ -63,6 +64,21 @@ def test_inputs_that_do_not_meet_are_found(checked: Package, findings: list[Said
 )
 def test_inputs_that_meet_are_no_finding(checked: Package) -> None:
     assert found(checked) == []
+
+
+def test_an_answer_that_nothing_asks_for_is_found(tmp_path: Path) -> None:
+    file = tmp_path / "form.py"
+    file.write_text(
+        "from workflows import tools\nasync def form(): await tools.use_ui_tool('Card')\ndef other(): Map()\n"
+    )
+    asking = (replace(tool("form"), file=file), tool("elsewhere"))
+    spec = ScheduleSpec.model_validate(
+        {"name": "nightly", "every": "1h", "apps": ["a"], "ui_responses": {"form": {}, "Card": {}, "Map": {"a": 1}}}
+    )
+    checked = triggered(spec, tools=asking)
+
+    assert found(checked) == [("warning", "unknown_tool", T, "triggers.ui_responses")]
+    assert messages(checked, "unknown_tool")[0].startswith("nightly answers for Map, which is no tool")
 
 
 def test_the_trigger_is_named_and_so_is_the_file_it_stands_in() -> None:

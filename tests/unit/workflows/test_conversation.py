@@ -4,6 +4,7 @@ import asyncio
 import copy
 import json
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -457,7 +458,8 @@ def test_a_version_is_built_once_however_many_ask_at_once(tmp_path: Path) -> Non
         barrier.wait(5)
         return shop.build(package)
 
-    asked = list(THREADS.map(ask, range(4)))
+    with ThreadPoolExecutor(4) as threads:
+        asked = list(threads.map(ask, range(4)))
 
     assert {id(each) for each in asked} == {id(asked[0])}
     assert Path(loads).read_text() == "x"

@@ -4,7 +4,6 @@ A value that writes to the context when it is looked at does what a tool's own t
 """
 
 from pathlib import Path
-from typing import Any
 
 from tests.unit.workflows.chats import Kept, built, never
 from tests.unit.workflows.packages import load, rule, write_tool
@@ -44,24 +43,6 @@ class LateWriter:
         self.context["note"]["said"].append(CANARY)
         self.context.set(f"after_{number}", CANARY)
         self.committed.append(f"{turn.context_changes} {checkpoint.context}")
-
-
-def test_one_moment_is_kept_at_any_depth() -> None:
-    shared: list[Any] = [1]
-    circle: dict[str, Any] = {"shared": shared}
-    circle["itself"] = circle
-    context = ContextVariables({"circle": circle, "shared": shared, "object": (held := object())})
-
-    kept = context.kept()
-    shared.append(2)
-    circle["later"] = True
-    context.set("later", True)
-
-    assert kept["circle"].keys() == {"shared", "itself"}
-    assert kept["circle"]["itself"] is kept["circle"]
-    assert kept["circle"]["shared"] is kept["shared"]
-    assert (kept["shared"], kept["object"]) == ([1], held)
-    assert "later" not in kept
 
 
 def test_names_may_come_and_go_while_they_are_looked_at() -> None:

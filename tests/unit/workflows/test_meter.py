@@ -10,10 +10,12 @@ import pytest
 from ag2.config import LLMClient
 from ag2.events import ModelMessage, ModelResponse, ToolCallEvent, ToolCallsEvent, Usage
 
+from accounting.budget import PlannedCall, Settle
 from accounting.usage import ModelCall, Tokens
 from workflows.chat.errors import LimitReached, ModelError
 from workflows.chat.live import LiveTurn
-from workflows.chat.meter import MeteredClient, RunMeter, normalised
+from workflows.chat.meter import MeteredClient, RunMeter
+from workflows.chat.providers.tokens import with_details_inside
 from workflows.chat.turn_client import with_readable_arguments
 
 Answer = Callable[[], Awaitable[ModelResponse]]
@@ -62,7 +64,11 @@ class Desk:
         self.chat: Any = SimpleNamespace(meter=self.run, counters=self.run.counters, package=package)
         self.turn = LiveTurn(cast("Any", self.chat), "A", 1)
         self.client = MeteredClient(
-            cast("LLMClient", Model(self.answer)), provider="openai", model="m", explain=explain, normalise=normalised
+            cast("LLMClient", Model(self.answer)),
+            provider="openai",
+            model="m",
+            explain=explain,
+            normalise=with_details_inside,
         )
 
     async def ask(self) -> ModelResponse:
@@ -145,6 +151,30 @@ async def test_a_failed_call_is_recorded_once_and_explained(
     assert desk.run.counters.failed == {"A": 1}
 
 
+async def test_an_answer_that_is_none_is_recorded_with_what_it_used() -> None:
+    desk = Desk(answers)
+    desk.client = MeteredClient(
+        cast("LLMClient", Model(answers)),
+        provider="openai",
+        model="m",
+        explain=explain,
+        normalise=with_details_inside,
+        fault=lambda answer: ModelError(f"no answer: {answer.content}", transient=False),
+    )
+
+    with pytest.raises(ModelError, match=r"^no answer: ok$"):
+        await desk.ask()
+
+    [call] = desk.book.calls
+    assert (call.ok, call.status, call.error, call.tokens) == (
+        False,
+        "reported",
+        "ModelError",
+        Tokens(input=10, output=2),
+    )
+    assert (desk.run.counters.failed, desk.turn.answers) == ({"A": 1}, {})
+
+
 async def test_a_cancelled_call_is_recorded_once_and_stays_cancelled() -> None:
     asked = asyncio.Event()
 
@@ -201,6 +231,85 @@ async def test_an_answer_that_could_not_be_recorded_is_not_given() -> None:
         await desk.ask()
 
 
+@dataclass
+class Till:
+    """A budget that waits where the test says, and knows what it gave and got back."""
+
+    waits_in: str
+    reached: asyncio.Event = field(default_factory=asyncio.Event)
+    go_on: asyncio.Event = field(default_factory=asyncio.Event)
+    given: int = 0
+    settled: list[ModelCall] = field(default_factory=list)
+
+    async def reserve(self, _: PlannedCall) -> Settle:
+        await self._pass("reserve")
+        self.given += 1
+        return self.settle
+
+    async def settle(self, call: ModelCall) -> None:
+        await self._pass("settle")
+        self.settled.append(call)
+
+    async def _pass(self, place: str) -> None:
+        if place == self.waits_in:
+            self.reached.set()
+            await self.go_on.wait()
+
+
+async def test_a_cancel_while_money_is_reserved_makes_no_call() -> None:
+    desk, till = Desk(answers), Till("reserve")
+    desk.run.reserve = till.reserve
+    task = asyncio.create_task(desk.ask())
+    await till.reached.wait()
+
+    task.cancel()
+
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert (till.given, till.settled, desk.book.calls) == (0, [], [])
+    assert (desk.run.counters.model_calls, desk.run.reserving) == (0, 0)
+
+
+async def test_a_cancel_while_money_is_settled_waits_until_it_is() -> None:
+    desk, till = Desk(answers), Till("settle")
+    desk.run.reserve = till.reserve
+    task = asyncio.create_task(desk.ask())
+    await till.reached.wait()
+
+    task.cancel()
+    await asyncio.sleep(0)
+    assert not task.done()
+    till.go_on.set()
+
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert till.settled == desk.book.calls
+    assert len(desk.book.calls) == 1
+
+
+async def test_money_is_settled_also_when_the_call_could_not_be_recorded() -> None:
+    desk, till = Desk(answers, Book(error=ConnectionError("ledger away"))), Till("nowhere")
+    desk.run.reserve = till.reserve
+
+    with pytest.raises(ConnectionError):
+        await desk.ask()
+
+    assert len(till.settled) == till.given == 1
+
+
+async def test_a_library_that_gives_a_call_up_has_failed_and_nobody_is_cancelled() -> None:
+    async def gives_up() -> ModelResponse:
+        raise asyncio.CancelledError
+
+    desk = Desk(gives_up)
+
+    with pytest.raises(ModelError) as caught:
+        await desk.ask()
+
+    assert caught.value.transient
+    assert [call.error for call in desk.book.calls] == ["Cancelled"]
+
+
 async def test_calls_above_the_limit_are_not_made() -> None:
     made = 0
 
@@ -241,16 +350,3 @@ async def test_readable_arguments_stay_as_they_are(arguments: str) -> None:
     answer = with_readable_arguments(await Desk(calls).ask())
 
     assert answer.tool_calls.calls[0].arguments == arguments
-
-
-def test_usage_of_openai_is_already_normalised() -> None:
-    usage = Usage(
-        prompt_tokens=100.0,
-        completion_tokens=20.0,
-        total_tokens=999,
-        cache_read_input_tokens=60,
-        cache_creation_input_tokens=5,
-        thinking_tokens=7,
-    )
-    assert normalised(usage) == Tokens(input=100, cached_input=60, cache_write=5, output=20, reasoning=7)
-    assert normalised(Usage()) == Tokens()

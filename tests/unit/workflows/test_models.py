@@ -1,73 +1,30 @@
-"""Models: aliases to clients, and what an error of a provider's library means."""
+"""Models: aliases to clients, opened once, closed together; and what is wrong with an alias that cannot be used."""
 
+import asyncio
+import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import httpx2
-import openai
 import pytest
+from ag2.config import LLMClient
+from ag2.events import ModelResponse
 
-from workflows.chat.errors import PackageDefect
-from workflows.chat.models import Models, explain_openai_error
-from workflows.models_file import OpenAIModel, ScriptModel
-
-REQUEST = httpx2.Request("POST", "http://127.0.0.1:1/v1/chat/completions")
-
-
-def answered(status: int, **headers: str) -> openai.APIStatusError:
-    response = httpx2.Response(status, headers=headers, request=REQUEST)
-    return openai.APIStatusError("secret prompt", response=response, body=None)
-
-
-@pytest.mark.parametrize(
-    ("status", "transient"),
-    [
-        (400, False),
-        (401, False),
-        (404, False),
-        (422, False),
-        (408, True),
-        (409, True),
-        (429, True),
-        (500, True),
-        (529, True),
-    ],
+from workflows import provider_libraries
+from workflows.chat.errors import ModelError, PackageDefect
+from workflows.chat.models import Models, scripted
+from workflows.chat.providers.provider import PunctualClient
+from workflows.models_file import (
+    AnthropicModel,
+    GeminiModel,
+    ModelSpec,
+    OllamaModel,
+    OpenAIModel,
+    OpenAIResponsesModel,
+    ScriptModel,
 )
-def test_a_status_says_whether_to_try_again(status: int, transient: bool) -> None:
-    explained = explain_openai_error(answered(status))
+from workflows.provider_libraries import missing_library
 
-    assert explained is not None
-    assert (explained.transient, str(explained)) == (transient, f"the model server answered {status}")
-
-
-@pytest.mark.parametrize(
-    ("header", "seconds"),
-    [("7", 7.0), ("0.5", 0.5), ("Wed, 21 Oct 2026 07:28:00 GMT", None), ("-1", None), ("nan", None), ("9" * 400, None)],
-)
-def test_retry_after_is_honoured_where_it_is_a_number(header: str, seconds: float | None) -> None:
-    explained = explain_openai_error(answered(429, **{"retry-after": header}))
-
-    assert explained is not None
-    assert explained.retry_after_s == seconds
-
-
-@pytest.mark.parametrize("error", [openai.APIConnectionError(request=REQUEST), openai.APITimeoutError(request=REQUEST)])
-def test_a_server_that_cannot_be_reached_is_worth_another_attempt(error: openai.APIError) -> None:
-    explained = explain_openai_error(error)
-
-    assert explained is not None
-    assert explained.transient
-
-
-def test_an_answer_that_cannot_be_read_is_the_models_fault() -> None:
-    response = httpx2.Response(200, request=REQUEST)
-    explained = explain_openai_error(openai.APIResponseValidationError(response=response, body=None))
-
-    assert explained is not None
-    assert explained.transient
-
-
-def test_another_error_is_not_explained() -> None:
-    assert explain_openai_error(ValueError()) is None
+OPENAI = OpenAIModel(provider="openai", model="gpt-5-mini", api_key="env:KEY")
 
 
 def test_a_key_is_resolved_once_and_one_client_serves_all() -> None:
@@ -77,7 +34,7 @@ def test_a_key_is_resolved_once_and_one_client_serves_all() -> None:
         asked.append(reference)
         return "sk-canary"
 
-    models = Models({"default": OpenAIModel(provider="openai", model="gpt-5-mini", api_key="env:KEY")}, resolve)
+    models = Models({"default": OPENAI}, resolve)
 
     first, second = models.get("default"), models.get("default")
 
@@ -85,7 +42,60 @@ def test_a_key_is_resolved_once_and_one_client_serves_all() -> None:
     assert first.create() is second.copy().create()
     assert asked == ["env:KEY"]
     assert "sk-canary" not in repr(models) + repr(first)
-    assert (first.model, str(first.provider)) == ("gpt-5-mini", str(first.provider))
+    assert first.model == "gpt-5-mini"
+
+
+def test_an_alias_is_opened_once_also_when_many_ask_at_the_same_time() -> None:
+    models = Models({"default": OPENAI}, str)
+
+    with ThreadPoolExecutor(8) as threads:
+        opened = set(threads.map(lambda _: id(models.get("default")), range(64)))
+
+    assert len(opened) == 1
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [OPENAI, OpenAIResponsesModel(provider="openai_responses", model="gpt-5-mini")],
+    ids=lambda each: each.provider,
+)
+async def test_closing_closes_the_http_client_of_every_model(spec: ModelSpec) -> None:
+    models = Models({"default": spec, "other": spec, "unused": spec}, str)
+    opened = [models.get(alias)._opened for alias in ("default", "other")]
+    clients = [each.config.http_client for each in opened]  # type: ignore[attr-defined]  # both have one
+    assert len(set(map(id, clients))) == 2
+
+    await models.close()
+    await models.close()
+
+    assert [client.is_closed for client in clients] == [True, True]
+
+
+async def test_one_that_cannot_be_closed_does_not_keep_the_others_open() -> None:
+    models = Models({"bad": OPENAI, "good": OPENAI}, str)
+    bad, good = models.get("bad"), models.get("good")
+
+    async def fails() -> None:
+        raise OSError
+
+    object.__setattr__(bad._opened, "close", fails)
+
+    await models.close()
+
+    assert good._opened.config.http_client.is_closed  # type: ignore[attr-defined]
+
+
+def test_an_unknown_alias_names_those_there_are() -> None:
+    with pytest.raises(PackageDefect, match=r"the models file has no alias 'x'; it has a, b"):
+        Models({"b": OPENAI, "a": OPENAI}, str).get("x")
+
+
+def test_a_key_that_is_not_there_is_a_defect() -> None:
+    def resolve(reference: str) -> str:
+        raise ValueError(f"the secret {reference} is not set")
+
+    with pytest.raises(PackageDefect, match=r"^the models file: the secret env:KEY is not set$"):
+        Models({"default": OPENAI}, resolve).get("default")
 
 
 def test_a_script_that_is_not_there_is_a_defect(tmp_path: Path) -> None:
@@ -93,3 +103,67 @@ def test_a_script_that_is_not_there_is_a_defect(tmp_path: Path) -> None:
 
     with pytest.raises(PackageDefect, match=r"absent\.yaml cannot be read"):
         models.get("default")
+
+
+def test_one_script_can_answer_for_every_alias(tmp_path: Path) -> None:
+    file = tmp_path / "answers.yaml"
+    file.write_text("default: {text: done}", encoding="utf-8")
+
+    models = scripted(file)
+
+    assert [models.get(alias).model for alias in ("default", "anything")] == ["script", "script"]
+
+
+@pytest.mark.parametrize(
+    ("spec", "module"),
+    [
+        (AnthropicModel(provider="anthropic", model="m", api_key="env:KEY"), "anthropic"),
+        (GeminiModel(provider="gemini", model="m", api_key="env:KEY"), "google.genai"),
+        (OllamaModel(provider="ollama", model="m"), "ollama"),
+    ],
+    ids=lambda each: each if isinstance(each, str) else "",
+)
+def test_a_library_that_is_not_installed_is_said_with_what_to_do(
+    spec: ModelSpec, module: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(provider_libraries, "find_spec", lambda name: None if name == module else object())
+    said = (
+        f"models.default: the library of provider {spec.provider} is not installed; install Unattended with the extra: "
+        f"pip install -c constraints.txt -e '.[{spec.provider}]'"
+    )
+
+    with pytest.raises(PackageDefect) as caught:
+        Models({"default": spec}, str).get("default")
+
+    assert str(caught.value) == said
+    assert missing_library("openai") is None
+
+
+def test_a_library_whose_parent_is_missing_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def nothing(name: str) -> None:
+        raise ModuleNotFoundError(name)
+
+    monkeypatch.setattr(provider_libraries, "find_spec", nothing)
+
+    assert missing_library("gemini") is not None
+
+
+def test_a_library_that_cannot_be_loaded_is_a_defect(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "workflows.chat.providers.ollama", None)
+
+    with pytest.raises(PackageDefect, match=r"^models.default: the library of provider ollama cannot be loaded: "):
+        Models({"default": OllamaModel(provider="ollama", model="m")}, str).get("default")
+
+
+async def test_an_answer_that_does_not_end_is_none() -> None:
+    class Endless(LLMClient):
+        async def __call__(self, *_: object, **__: object) -> ModelResponse:
+            await asyncio.Event().wait()
+            raise AssertionError
+
+    client = PunctualClient(Endless(), provider="ollama", within_s=0.001)
+
+    with pytest.raises(ModelError, match=r"^ollama gave no whole answer within 0.001 s$") as caught:
+        await client([], None)  # type: ignore[arg-type]  # it is not looked at
+
+    assert caught.value.transient

@@ -7,7 +7,16 @@ from pathlib import Path
 import pytest
 
 from accounting.usage import Tokens
-from workflows.models_file import ModelsFileError, OpenAIModel, ScriptModel, models_path, read_models_file
+from workflows.models_file import (
+    AnthropicModel,
+    HostedModel,
+    ModelsFileError,
+    OllamaModel,
+    OpenAIModel,
+    ScriptModel,
+    models_path,
+    read_models_file,
+)
 from workflows.package.catalog import LIBRARY
 
 
@@ -73,12 +82,38 @@ def test_the_shipped_models_file_is_valid() -> None:
         ("models: [", "line 2, column 1: "),
         ("[]", "write models: as a mapping"),
         ("models: 5", "write models: as a mapping"),
-        ("models: {a: x}", "models.a.provider: None is not one of openai, script"),
-        ("models: {a: {provider: magic}}", "models.a.provider: 'magic' is not one of openai, script"),
+        (
+            "models: {a: x}",
+            "models.a.provider: None is not one of anthropic, gemini, ollama, openai, openai_responses, script",
+        ),
+        (
+            "models: {a: {provider: magic}}",
+            "models.a.provider: 'magic' is not one of anthropic, gemini, ollama, openai, openai_responses, script",
+        ),
         ("models: {a: {provider: openai}}", "models.a.model: Field required"),
         ("models: {a: {provider: openai, model: ''}}", "models.a.model: "),
         ("models: {a: {provider: openai, model: m, modle: x}}", "models.a.modle: Extra inputs are not permitted"),
         ("models: {a: {provider: openai, model: m, timeout: soon}}", "models.a.timeout: write a duration"),
+        ("models: {a: {provider: openai, model: m, timeout: 0}}", "models.a.timeout: "),
+        ("models: {a: {provider: openai, model: m, temperature: .nan}}", "models.a.temperature: "),
+        ("models: {a: {provider: openai, model: m, temperature: -1}}", "models.a.temperature: "),
+        ("models: {a: {provider: openai, model: m, max_tokens: 0}}", "models.a.max_tokens: "),
+        ("models: {a: {provider: openai, model: m, base_url: localhost}}", "models.a.base_url: write an address like"),
+        (
+            "models: {a: {provider: openai, model: m, base_url: 'file:///x'}}",
+            "models.a.base_url: write an address like",
+        ),
+        (
+            "models: {a: {provider: openai, model: m, base_url: 'http://[x'}}",
+            "models.a.base_url: write an address like",
+        ),
+        (
+            "models: {a: {provider: anthropic, model: m}}",
+            "models.a: api_key: write env:NAME or file:PATH; only a server",
+        ),
+        ("models: {a: {provider: gemini, model: m}}", "models.a: api_key: write env:NAME or file:PATH; only a server"),
+        ("models: {a: {provider: ollama}}", "models.a.model: Field required"),
+        ("models: {a: {provider: script, file: f, model: m}}", "models.a.model: Extra inputs are not permitted"),
         ("models: {a: {provider: script}}", "models.a.file: Field required"),
         ("{models: {}, prices: 5}", "write prices: as a list"),
         ("{models: {}, prices: {input: 1}}", "write prices: as a list"),
@@ -98,6 +133,37 @@ def test_a_key_in_clear_text_is_refused_and_not_repeated(tmp_path: Path) -> None
     said = problem(tmp_path, "models: {a: {provider: openai, model: m, api_key: sk-canary}}")
 
     assert said == "models.a: api_key: write env:NAME or file:PATH, never the key itself"
+
+
+def test_a_password_in_an_address_is_refused_and_not_repeated(tmp_path: Path) -> None:
+    said = problem(tmp_path, "models: {a: {provider: ollama, model: m, base_url: 'http://me:canary@127.0.0.1'}}")
+
+    assert said == "models.a.base_url: write an address like https://models.example.com/v1, without user and password"
+
+
+def test_every_provider_takes_what_its_users_expect(tmp_path: Path) -> None:
+    common = "model: m, api_key: env:KEY, stream: true, temperature: 0.2, max_tokens: 100, timeout: 5m"
+    providers = ("anthropic", "gemini", "ollama", "openai", "openai_responses")
+    text = "\n".join(f"  {each}: {{provider: {each}, base_url: 'https://x.example', {common}}}" for each in providers)
+
+    models = read_models_file(write(tmp_path, f"models:\n{text}")).models
+
+    assert {alias: spec.provider for alias, spec in models.items()} == {each: each for each in providers}
+    for spec in models.values():
+        assert isinstance(spec, HostedModel)
+        assert (spec.stream, spec.temperature, spec.max_tokens) == (True, 0.2, 100)
+        assert spec.timeout == timedelta(minutes=5)
+
+
+def test_a_server_of_ones_own_may_go_without_a_key(tmp_path: Path) -> None:
+    text = "a: {provider: anthropic, model: m, base_url: 'http://127.0.0.1:1'}, b: {provider: ollama, model: m}"
+
+    models = read_models_file(write(tmp_path, f"models: {{{text}}}")).models
+
+    assert models["a"] == AnthropicModel(
+        provider="anthropic", model="m", base_url="http://127.0.0.1:1", max_tokens=4096
+    )
+    assert models["b"] == OllamaModel(provider="ollama", model="m")
 
 
 def test_an_absent_file_is_said_by_name(tmp_path: Path) -> None:

@@ -11,22 +11,25 @@ import pytest
 
 from tests.unit.workflows.chats import THREADS, Chat, Kept, built
 from tests.unit.workflows.packages import load, write_tool
+from tests.unit.workflows.test_tool_threads import until
+from workflows.chat import turn_client
 from workflows.chat.live import LiveTurn
 from workflows.chat.package_tools import PackageTool
 from workflows.chat.tool_functions import MAX_RESULT, load_tool_functions
 from workflows.chat.tool_modules import PackageModules
+from workflows.context.redaction import Redactor
 from workflows.outcome import OutcomeKind
 
 if TYPE_CHECKING:
-    from ag2.events import ToolCallEvent
+    from ag2.events import ModelResponse, ToolCallEvent
 
 TWICE = {"answers": {"A": [{"tool_calls": [{"name": "t"}]}, {"text": "went on"}]}}
 
 
-async def told(folder: Path, source: str) -> str:
+async def told(folder: Path, source: str, **entry: Any) -> str:
     """What the model is told about the tool's result."""
     write_tool(folder, "t.py", source)
-    package = load(folder, tools=[{"agent": "A", "file": "t.py", "function": "t"}])
+    package = load(folder, tools=[{"agent": "A", "file": "t.py", "function": "t", **entry}])
     async with asyncio.timeout(10):
         outcome, kept = await Chat(built(package, TWICE, folder)).run()
     assert outcome.kind is OutcomeKind.COMPLETED
@@ -124,6 +127,99 @@ async def test_a_huge_result_is_cut_and_says_so(tmp_path: Path) -> None:
 
     assert len(text) < MAX_RESULT + 50
     assert text.endswith(f"… (cut, {MAX_RESULT + 1} characters)")
+
+
+@pytest.mark.parametrize(
+    ("source", "value"),
+    [
+        ("import pydantic\nclass M(pydantic.BaseModel): n: int = 1\ndef t(): return M()\n", '{"n": 1}'),
+        ("def t():\n    yield 1\n    yield {'a': 2}\n", '[1, {"a": 2}]'),
+        ("async def t():\n    yield 'a'\n", '["a"]'),
+    ],
+)
+async def test_a_model_and_what_a_generator_yields_are_data(tmp_path: Path, source: str, value: str) -> None:
+    assert await told(tmp_path, source) == value
+
+
+@pytest.mark.parametrize("kind", ["def", "async def"])
+async def test_a_tool_that_takes_too_long_is_one_sentence_for_the_model(tmp_path: Path, kind: str) -> None:
+    pause = "time.sleep(0.001)" if kind == "def" else "await asyncio.sleep(0.001)"
+    source = f"import asyncio, time\n{kind} t():\n    while True: {pause}\n"
+
+    text = await told(tmp_path, source, timeout_s=0.02)
+
+    assert text == "The tool t failed: it took longer than 0.02 s"
+
+
+HANGING = [
+    "async def t():\n    began()\n    try: await asyncio.Event().wait()\n    except ValueError: pass\n",
+    "async def t():\n    began()\n    try: await asyncio.Event().wait()\n    except BaseException: pass\n",
+    "def t():\n    began()\n    while True: time.sleep(0.001)\n",
+    "def t():\n    began()\n    try: time.sleep(0.05)\n    except Exception: pass\n",
+]
+
+
+@pytest.mark.parametrize("source", HANGING)
+async def test_a_cancel_of_the_run_ends_it_whatever_its_tool_does(tmp_path: Path, source: str) -> None:
+    mark = tmp_path.parent / f"{tmp_path.name}-began"
+    head = f"import asyncio, time, pathlib\ndef began(): pathlib.Path({str(mark)!r}).touch()\n"
+    write_tool(tmp_path, "t.py", head + source)
+    package = load(tmp_path, tools=[{"agent": "A", "file": "t.py", "function": "t"}])
+    running = asyncio.create_task(Chat(built(package, TWICE, tmp_path)).run())
+    await until(mark.exists)
+
+    running.cancel()
+
+    async with asyncio.timeout(5):
+        with pytest.raises(asyncio.CancelledError):
+            await running
+
+
+async def test_what_went_wrong_stands_in_the_turns_record_without_what_is_hidden(tmp_path: Path) -> None:
+    write_tool(tmp_path, "t.py", "def t(): raise ValueError('the key is hunter2hunter2' + 'x' * 600)\n")
+    package = load(tmp_path, tools=[{"agent": "A", "file": "t.py", "function": "t"}])
+
+    _, kept = await Chat(built(package, TWICE, tmp_path), redactor=Redactor(["hunter2hunter2"])).run()
+
+    [error] = kept.turn(1).errors
+    assert (error.where, error.type, error.agent, error.turn) == ("tool t", "ValueError", "A", 1)
+    assert error.message.startswith("the key is (hidden)xxx")
+    assert "in t\n" in error.traceback
+    assert "hunter2" not in kept.saved[0]
+
+
+async def test_what_the_run_knows_reaches_a_tool(tmp_path: Path) -> None:
+    names = "chat_id, app_id, turn_idempotency_key"
+    source = f"def t({names}, **rest): return [{names}, rest['agent_name']]\n"
+    write_tool(tmp_path, "t.py", source)
+    package = load(tmp_path, tools=[{"agent": "A", "file": "t.py", "function": "t"}])
+    fixed = {"run_id": "run_1", "app_id": "acme", "chat_id": "chat_1"}
+
+    _, kept = await Chat(built(package, TWICE, tmp_path), fixed=fixed).run()
+
+    assert result(kept) == '["chat_1", "acme", "run_1:1", "A"]'
+
+
+@pytest.mark.parametrize(
+    "sent", ["{", "null", "[1]", "7", '"text"', '{"n": 1', "", '{"n": NaN}', '{"n": 1e999}', "{" * 5000]
+)
+async def test_arguments_of_any_form_are_survived(tmp_path: Path, sent: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_tool(tmp_path, "t.py", "def t(n: int): raise AssertionError\n")
+    package = load(tmp_path, tools=[{"agent": "A", "file": "t.py", "function": "t"}])
+    read = turn_client.with_readable_arguments
+
+    def garbled(response: "ModelResponse") -> "ModelResponse":
+        for each in response.tool_calls.calls:
+            each.arguments = sent
+        return read(response)
+
+    monkeypatch.setattr(turn_client, "with_readable_arguments", garbled)
+
+    outcome, kept = await Chat(built(package, TWICE, tmp_path)).run()
+
+    assert outcome.kind is OutcomeKind.COMPLETED
+    assert result(kept).startswith("The arguments do not fit: n: ")
+    assert kept.turn(1).text == "went on"
 
 
 @pytest.mark.parametrize("arguments", [{"n": "many"}, {}, {"n": 1, "context_variables": {"app_id": "globex"}}])

@@ -45,7 +45,6 @@ def of_file(package: Package, stem: str) -> list[Finding]:
             "structured_outputs",
             "structured_outputs:\n  models:\n    M:\n      fields:\n        a: {type: strng}\nregistry:\n  A: N\n",
             [
-                ("structured_outputs_not_executed", "registry", 6),
                 ("unknown_model", "registry.A", 7),
                 ("unknown_type", "structured_outputs.models.M.fields.a.type", 5),
             ],

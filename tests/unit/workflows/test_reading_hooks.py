@@ -60,11 +60,10 @@ def hook(**given: Any) -> dict[str, Any]:
     ],
 )
 def test_every_form_of_a_hook_is_the_same_hook(tmp_path: Path, body: Any) -> None:
-    hooks, [finding] = read(tmp_path, body)
+    hooks, findings = read(tmp_path, body)
 
     assert hooks == (Hook("update_agent_state", "A", tmp_path / "P" / "tools" / "greet.py", "greet"),)
-    assert (finding.level, finding.code, finding.blocks) == ("warning", "hooks_not_executed", True)
-    assert finding.path == next(key for key in body if body[key])
+    assert findings == ()
 
 
 @pytest.mark.parametrize(
@@ -90,7 +89,7 @@ def test_a_hook_may_lie_in_the_hooks_folder_or_in_shared(tmp_path: Path) -> None
     hooks, findings = read(tmp_path, {"hooks": [hook(filename="own.py"), hook(filename="../_shared/both.py")]})
 
     assert [each.file for each in hooks] == [tmp_path / "P" / "hooks" / "own.py", tmp_path / "_shared" / "both.py"]
-    assert said(findings) == [("warning", "hooks_not_executed", "hooks")]
+    assert findings == ()
 
 
 ONE = "hooks[0]"
@@ -119,7 +118,7 @@ FAULTS: list[tuple[dict[str, Any], Said]] = [
 def test_a_fault_of_a_hook_is_found_where_it_is(tmp_path: Path, entry: Any, expected: Said) -> None:
     findings = read(tmp_path, {"hooks": [entry]})[1]
 
-    assert said(findings) == [*expected, ("warning", "hooks_not_executed", "hooks")]
+    assert said(findings) == expected
 
 
 def test_a_function_without_a_file_is_one_of_another_runtime(tmp_path: Path) -> None:
@@ -128,7 +127,6 @@ def test_a_function_without_a_file_is_one_of_another_runtime(tmp_path: Path) -> 
     assert hooks == ()
     assert said(findings) == [
         ("warning", "foreign_import", "prompt_middleware[0].function"),
-        ("warning", "hooks_not_executed", "prompt_middleware"),
     ]
     assert all(each.blocks for each in findings)
 
@@ -137,7 +135,7 @@ def test_a_function_without_a_file_is_one_of_another_runtime(tmp_path: Path) -> 
     ("body", "expected"),
     [
         ({"hooks": 5}, [("error", "wrong_type", "hooks")]),
-        ({"hooks": ["x"]}, [("error", "wrong_type", "hooks[0]"), ("warning", "hooks_not_executed", "hooks")]),
+        ({"hooks": ["x"]}, [("error", "wrong_type", "hooks[0]")]),
         ({"hooks": [], "prompt_middleware": None}, []),
         (
             {"hook_files": [{"filename": "hooks/a.py", "content": ""}]},
@@ -152,13 +150,20 @@ def test_a_file_of_another_shape_is_a_finding(tmp_path: Path, body: Any, expecte
     assert said(read(tmp_path, body)[1]) == expected
 
 
-def test_hooks_and_middleware_in_one_file_are_said_not_to_be_called_once(tmp_path: Path) -> None:
+def test_hooks_and_middleware_in_one_file_are_all_read(tmp_path: Path) -> None:
     middleware = {"agent": "A", "filename": "greet.py", "function": "greet"}
 
     hooks, findings = read(tmp_path, {"hooks": [hook(), hook()], "prompt_middleware": [middleware]})
 
     assert len(hooks) == 3
-    assert said(findings) == [("warning", "hooks_not_executed", "hooks")]
+    assert findings == ()
+
+
+def test_code_in_the_file_itself_keeps_the_package_from_starting(tmp_path: Path) -> None:
+    _, [finding] = read(tmp_path, {"hooks": [hook()], "hook_files": [{"filename": "a.py", "content": "x"}]})
+
+    assert (finding.code, finding.blocks) == ("hooks_not_executed", True)
+    assert "name them under hooks" in finding.message
 
 
 junk = st.recursive(

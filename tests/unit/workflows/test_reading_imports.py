@@ -1,18 +1,22 @@
-"""What Python files of a package import and would not find when the worker loads them, each by its path."""
+"""What the Python files of a package import: what the worker finds, as it is found, and what it would not find."""
 
+import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from tests.unit.workflows.chats import built
 from tests.unit.workflows.packages import TOOL, load, write_tool
 from workflows.chat.errors import PackageDefect
 from workflows.chat.tool_functions import load_tool_functions
-from workflows.chat.tool_modules import PackageModules
+from workflows.chat.tool_modules import PackageModules, forget_tool_modules
 from workflows.package.findings import Finding
 from workflows.package.models import Package
 
 TOOLS = [{"agent": "A", "file": "greet.py", "function": "greet"}]
-CODES = frozenset({"foreign_import", "sibling_import", "missing_module"})
+CODES = frozenset({"foreign_import", "missing_module", "ambiguous_import"})
 
 
 def with_tool(folder: Path, source: str, **beside: str) -> Package:
@@ -75,53 +79,222 @@ def test_what_python_has_and_what_nobody_knows_is_no_finding(tmp_path: Path, sou
 @pytest.mark.parametrize(
     ("source", "named"),
     [
-        ("from workflows.tools import use_ui_tool", "workflows.tools"),
-        ("from workflows import tools", "workflows.tools"),
+        ("from workflows.tools.more import x", "workflows.tools.more"),
         ("import workflows.context.nothing", "workflows.context.nothing"),
+        ("from .nothing import x", ".nothing"),
+        ("from . import nothing", ".nothing"),
+        ("from ..tools.nothing import x", "..tools.nothing"),
+        ("from ....outside import x", "....outside"),
+        ("from tools.nothing import x", "tools.nothing"),
+        ("import helper.nothing", "helper.nothing"),
+        ("import importlib\nimportlib.import_module('helper')", "helper"),
+        ("from workflows.P.nothing import x", "workflows.P.nothing"),
     ],
 )
-def test_what_is_not_there_yet_is_said_so(tmp_path: Path, source: str, named: str) -> None:
-    package = with_tool(tmp_path, source)
+def test_what_is_not_there_is_said_so(tmp_path: Path, source: str, named: str) -> None:
+    package = with_tool(tmp_path, source, helper="z = 1")
 
     (finding,) = about_imports(package)
     assert (finding.code, finding.blocks) == ("missing_module", True)
-    assert f"imports {named} which is not there yet: take context_variables" in finding.message
+    assert f"imports {named} which is not there: add the file" in finding.message
     with pytest.raises(PackageDefect):
         load_tool_functions(package, PackageModules(package))
+
+
+@pytest.mark.parametrize("source", ["from workflows.tools import use_ui_tool", "from workflows import tools"])
+def test_what_tools_may_import_is_there(tmp_path: Path, source: str) -> None:
+    package = with_tool(tmp_path, source)
+
+    assert codes(package) == []
+    assert load_tool_functions(package, PackageModules(package))
 
 
 @pytest.mark.parametrize(
     "source",
     [
         "from helper import z",
-        "import helper",
+        "import helper\nz = helper.z",
         "from .helper import z",
-        "from . import helper",
+        "from . import helper\nz = helper.z",
         "from tools.helper import z",
+        "from tools import helper\nz = helper.z",
+        "import tools.helper\nz = tools.helper.z",
+        "import tools.helper as other\nz = other.z",
         "from ..tools.helper import z",
         "from _shared.helper import z",
-        "import core",
+        "from ..._shared.helper import z",
+        "from workflows._shared.helper import z",
+        "import workflows._shared.helper\nz = workflows._shared.helper.z",
+        "from workflows.P.tools.helper import z",
+        "import core\nz = core.z",
+        "import workers\nz = workers.z",
+        "from deep.inner import z",
+        "from deep import z",
+        "from deep import *",
+        "from top import z",
     ],
 )
-def test_modules_of_the_package_are_not_found_at_run_time(tmp_path: Path, source: str) -> None:
-    write_tool(tmp_path, "none.py", "")
+def test_modules_of_the_package_are_found(tmp_path: Path, source: str) -> None:
+    for name in ("none.py", "deep/inner.py"):
+        write_tool(tmp_path / "P", name, "z = 1")
+    write_tool(tmp_path / "P", "deep/__init__.py", "from .inner import z")
+    (tmp_path / "P" / "top.py").write_text("z = 1")
     (tmp_path / "_shared").mkdir()
     (tmp_path / "_shared" / "helper.py").write_text("z = 1")
-    package = with_tool(tmp_path, source, helper="z = 1", core="z = 1")
+    package = with_tool(tmp_path, f"{source}\nassert z == 1", helper="z = 1", core="z = 1", workers="z = 1")
 
-    (finding,) = about_imports(package)
-    assert (finding.level, finding.code, finding.path) == ("warning", "sibling_import", "tools[0].file")
-    assert finding.blocks
-    assert "write one file" in finding.message
-    with pytest.raises(PackageDefect):
-        load_tool_functions(package, PackageModules(package))
+    assert codes(package) == []
+    plain = set(sys.modules)
+    assert load_tool_functions(package, PackageModules(package))
+    assert {name for name in set(sys.modules) - plain if not name.startswith("unattended_package_")} == set()
+
+
+ONE_MODULE = """
+import helper
+from .helper import seen
+from tools import helper as other
+from ..tools import helper as more
+helper.seen.append(1)
+assert other.seen is more.seen is seen and seen == [1]
+"""
+
+
+def test_a_module_is_one_module_however_it_is_imported(tmp_path: Path) -> None:
+    assert loaded(with_tool(tmp_path, ONE_MODULE, helper="seen = []"))
+
+
+def loaded(package: Package) -> dict[str, Any]:
+    functions = load_tool_functions(package, PackageModules(package))
+    return {tool.function: function.function for tool, function in functions.items()}
+
+
+def test_two_packages_and_two_versions_do_not_see_each_others_modules(tmp_path: Path) -> None:
+    source = "def f():\n    from helper import z\n    return z"
+    package = with_tool(tmp_path, f"from helper import z\n{source}", helper="z = 1")
+    first = loaded(package)["greet"].__globals__
+    second = loaded(with_tool(tmp_path, source, helper="z = 2"))["greet"].__globals__
+    other = loaded(with_tool(tmp_path / "other", source, helper="z = 3"))["greet"].__globals__
+
+    assert [each["f"]() for each in (first, second, other)] == [1, 2, 3]
+
+
+def test_a_late_import_finds_the_version_that_its_file_is_of(tmp_path: Path) -> None:
+    """The package was edited while a run went on with the version before."""
+    package = with_tool(
+        tmp_path,
+        "def f():\n    from .helper import z\n    import deeper\n    return z, deeper.z",
+        helper="from deeper import z",
+        deeper="z = 1",
+    )
+    late = loaded(package)["greet"].__globals__["f"]
+
+    for name in ("helper", "deeper"):
+        (tmp_path / "P" / "tools" / f"{name}.py").write_text("z = 2")
+    forget_tool_modules(package)
+
+    assert late() == (1, 1)
+
+
+def test_what_python_was_told_to_forget_is_not_run_twice(tmp_path: Path) -> None:
+    package = with_tool(
+        tmp_path, "import helper\ndef f():\n    import helper as again\n    return again is helper", helper="z = 1"
+    )
+    late = loaded(package)["greet"].__globals__["f"]
+
+    forget_tool_modules(package)
+
+    assert late() is True
+
+
+def test_a_package_that_cannot_be_built_leaves_no_modules_behind(tmp_path: Path) -> None:
+    package = with_tool(tmp_path, "import helper, threading\ndef f(lock: threading.Lock): ...", helper="z = 1")
+    package = load(package.folder, tools=[*TOOLS, {"agent": "A", "file": "greet.py", "function": "f"}])
+    before = set(sys.modules)
+
+    with pytest.raises(PackageDefect, match="no JSON schema"):
+        built(package, {"default": {"text": "ok"}}, tmp_path)
+
+    assert {name for name in set(sys.modules) - before if name.startswith("unattended_package_")} == set()
+
+
+def test_circles_and_threads_are_pythons_own_business(tmp_path: Path) -> None:
+    other = "import time\nimport greet\ntime.sleep(0.001)\ndef back(): return greet.greet('x')"
+    package = with_tool(tmp_path, "import other\ndef f():\n    import other\n    return other.back()", other=other)
+    function = loaded(package)["greet"].__globals__["f"]
+    modules = PackageModules(package)
+
+    with ThreadPoolExecutor(4) as threads:
+        found = list(threads.map(lambda _: modules.function(package.tools[0].file, "greet"), range(8)))
+
+    assert function() == "hello x"
+    assert len(set(found)) == 1
+
+
+def test_a_folder_of_modules_is_run_first_as_python_does(tmp_path: Path) -> None:
+    (tmp_path / "P").mkdir()
+    (tmp_path / "P" / "__init__.py").write_text("LIMIT = 3")
+    package = with_tool(
+        tmp_path, "from .. import LIMIT\nfrom . import RATE\nassert (LIMIT, RATE) == (3, 4)", __init__="RATE = 4"
+    )
+
+    assert codes(package) == []
+    assert loaded(package)
+    write_tool(tmp_path / "P", "__init__.py", "RATE = 4\nimport mozaiks")
+    assert [(each.code, each.blocks) for each in about_imports(load(tmp_path / "P", tools=TOOLS))] == [
+        ("foreign_import", True)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "wins"), [("json", "Python"), ("yaml", "the library"), ("helper", "the file"), ("accounting", "the file")]
+)
+def test_who_wins_when_two_have_one_name(tmp_path: Path, name: str, wins: str) -> None:
+    source = f"import {name}\nassert hasattr({name}, 'mine') is {wins == 'the file'}"
+    package = with_tool(tmp_path, source, **{name: "mine = 1"})
+
+    assert codes(package) == ([("ambiguous_import", False)] if wins == "the library" else [])
+    assert loaded(package)
+
+
+def test_a_file_with_the_name_of_a_library_may_use_it(tmp_path: Path) -> None:
+    write_tool(tmp_path / "P", "yaml.py", f"import yaml\nx = yaml.safe_load('1')\n{TOOL}")
+    package = load(tmp_path / "P", tools=[{"agent": "A", "file": "yaml.py", "function": "greet"}])
+
+    assert codes(package) == []
+    assert loaded(package)["greet"].__globals__["x"] == 1
+
+
+@pytest.mark.parametrize("name", ["my-tool.py", "tool.v2.py", "class.py"])
+def test_a_file_may_have_a_name_that_no_import_can_say(tmp_path: Path, name: str) -> None:
+    write_tool(tmp_path / "P", "helper.py", "z = 1")
+    write_tool(tmp_path / "P", name, f"from .helper import z\nfrom helper import z as same\n{TOOL}")
+    package = load(tmp_path / "P", tools=[{"agent": "A", "file": name, "function": "greet"}])
+
+    assert loaded(package)
+
+
+def test_nothing_outside_of_the_package_can_be_imported_from_it(tmp_path: Path) -> None:
+    write_tool(tmp_path / "Other", "secret.py", "z = 1")
+    (tmp_path / "outside.py").write_text("z = 1")
+    sources = [
+        "from ...Other.tools.secret import z",
+        "from ... import outside",
+        "import outside",
+        "from workflows.Other.tools.secret import z",
+    ]
+
+    for number, source in enumerate(sources):
+        package = with_tool(tmp_path, f"{source}\nN = {number}")
+        with pytest.raises(PackageDefect, match=r"greet\.py failed when it was loaded") as caught:
+            loaded(package)
+        assert "unattended_package_" not in str(caught.value)
 
 
 def test_one_inside_a_function_or_behind_a_guard_warns(tmp_path: Path) -> None:
-    lazy = with_tool(tmp_path / "a", "def f():\n    from .helper import z", helper="z = 1")
-    guarded = with_tool(tmp_path / "b", "try:\n    import helper\nexcept ImportError:\n    pass", helper="z = 1")
+    lazy = with_tool(tmp_path / "a", "def f():\n    from .nothing import z")
+    guarded = with_tool(tmp_path / "b", "try:\n    from .nothing import z\nexcept ImportError:\n    pass")
 
-    assert [codes(each) for each in (lazy, guarded)] == [[("sibling_import", False)]] * 2
+    assert [codes(each) for each in (lazy, guarded)] == [[("missing_module", False)]] * 2
     assert all(load_tool_functions(each, PackageModules(each)) for each in (lazy, guarded))
 
 
@@ -134,12 +307,30 @@ def test_who_extends_the_path_finds_its_neighbours(tmp_path: Path, monkeypatch: 
     assert load_tool_functions(package, PackageModules(package))
 
 
-def test_what_is_foreign_in_a_neighbour_is_said_once(tmp_path: Path) -> None:
-    deeper = "import far\nimport logs"
-    package = with_tool(tmp_path, "from .a import x\nfrom .b import y", a="import mozaiks", b=deeper, far="import core")
+def test_what_neighbours_import_is_looked_at_as_far_as_it_is_reached(tmp_path: Path) -> None:
+    far = "from .b import y\nimport logs"
+    package = with_tool(
+        tmp_path,
+        "from .a import x\nfrom .b import y",
+        a="import mozaiks\nimport c",
+        b="import far",
+        far=far,
+        c="import core",
+    )
 
     said = [(each.code, each.message.partition(" imports ")[0]) for each in about_imports(package)]
-    assert said == [("sibling_import", "greet.py"), ("foreign_import", "a.py"), ("foreign_import", "b.py")]
+    assert said == [("foreign_import", "a.py"), ("foreign_import", "far.py")]
+
+
+def test_what_is_needed_to_load_a_second_tool_blocks_although_the_first_needs_it_later(tmp_path: Path) -> None:
+    write_tool(tmp_path / "P", "second.py", f"import helper\n{TOOL.replace('greet', 'second')}")
+    package = with_tool(tmp_path, "def f():\n    import helper", helper="import mozaiks")
+    both = load(tmp_path / "P", tools=[*TOOLS, {"agent": "A", "file": "second.py", "function": "second"}])
+
+    assert [codes(each) for each in (package, both)] == [
+        [("foreign_import", False)],
+        [("foreign_import", False), ("foreign_import", True)],
+    ]
 
 
 @pytest.mark.parametrize(

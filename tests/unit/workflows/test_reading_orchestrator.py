@@ -1,6 +1,6 @@
 """The orchestrator's reader: every spelling, and every broken shape with the exact finding."""
 
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from hypothesis import given as generated
@@ -8,13 +8,12 @@ from hypothesis import settings
 from hypothesis import strategies as st
 
 from workflows.package.findings import Finding, Findings
-from workflows.package.models import Limits, Orchestrator
+from workflows.package.models import Limits, Orchestrator, Pattern
 from workflows.package.reading.orchestrator import read_orchestrator
 from workflows.package.reading.section import Section
 
 FILE = "orchestrator.yaml"
 LEAST: dict[str, Any] = {"workflow_name": "Small", "initial_agent": "A"}
-KINDS = ["AutoPattern", "RandomPattern", "RoundRobinPattern"]
 
 
 def read(body: Any, folder_name: str = "Folder") -> tuple[Orchestrator, tuple[Finding, ...]]:
@@ -90,20 +89,10 @@ def test_a_person_in_the_loop_has_many_spellings(field: str, word: object, meant
     assert well(**{field: word}).human_in_the_loop is meant
 
 
-@pytest.mark.parametrize("pattern", ["DefaultPattern", "Pipeline", "ag2_network"])
-def test_patterns_that_are_executed(pattern: str) -> None:
+@pytest.mark.parametrize("pattern", get_args(Pattern))
+def test_patterns_are_known_in_any_case(pattern: str) -> None:
     assert well(orchestration_pattern=pattern).pattern == pattern
     assert well(orchestration_pattern=pattern.upper()).pattern == pattern
-
-
-@pytest.mark.parametrize("pattern", KINDS)
-def test_a_pattern_that_is_not_executed_is_read_and_not_started(pattern: str) -> None:
-    orchestrator, findings = read({**LEAST, "orchestration_pattern": pattern})
-
-    assert orchestrator.pattern == pattern
-    assert [(each.level, each.code, each.path, each.blocks) for each in findings] == [
-        ("warning", "pattern_not_executed", "orchestration_pattern", True)
-    ]
 
 
 def test_what_describes_is_read_without_a_finding() -> None:
@@ -118,18 +107,22 @@ def test_what_describes_is_read_without_a_finding() -> None:
     assert described.initial_message == "go"
 
 
-def test_what_explains_a_failure_is_read_and_said_not_to_be_used_yet() -> None:
-    orchestrator, findings = read({**LEAST, "failure_message_key": "why"})
-
-    assert orchestrator.failure_message_key == "why"
-    assert [(each.level, each.code, each.path) for each in findings] == [
-        ("info", "not_executed", "failure_message_key")
-    ]
+def test_what_explains_a_failure_is_read() -> None:
+    assert well(failure_message_key="why").failure_message_key == "why"
 
 
 def test_limits_stand_inside_or_beside() -> None:
     assert well(max_turns=7, limits={"wall_clock_s": 2.5, "model_calls": 3}).limits == Limits(7, 2.5, 3)
     assert well(max_turns=7, limits={"max_turns": 3}).limits.max_turns == 3
+
+
+def test_every_limit_is_read() -> None:
+    written = {"max_turns": 1, "wall_clock_s": 2, "model_calls": 3, "tool_calls": 4, "tokens": 5, "usd": 0.25}
+    assert well(limits=written).limits == Limits(1, 2.0, 3, 4, 5, 0.25)
+
+
+def test_tokens_and_money_have_no_limit_of_their_own() -> None:
+    assert (well().limits.tokens, well().limits.usd) == (None, None)
 
 
 def test_a_package_without_a_name_has_its_directory_s() -> None:
@@ -175,9 +168,13 @@ def test_a_directory_s_name_must_fit_into_addresses_too() -> None:
         ({"entry_point": "perhaps"}, "error", "wrong_value", "entry_point"),
         ({"limits": []}, "error", "wrong_type", "limits"),
         ({"limits": {"model_calls": False}}, "error", "wrong_value", "limits.model_calls"),
-        ({"limits": {"usd": 5}}, "warning", "not_executed", "limits.usd"),
-        ({"limits": {"tokens": 5}}, "warning", "not_executed", "limits.tokens"),
-        ({"limits": {"tool_calls": 5}}, "warning", "not_executed", "limits.tool_calls"),
+        ({"limits": {"usd": 0}}, "error", "wrong_value", "limits.usd"),
+        ({"limits": {"usd": "5"}}, "error", "wrong_value", "limits.usd"),
+        ({"limits": {"usd": float("nan")}}, "error", "wrong_value", "limits.usd"),
+        ({"limits": {"tokens": 0}}, "error", "wrong_value", "limits.tokens"),
+        ({"limits": {"tokens": 1.5}}, "error", "wrong_type", "limits.tokens"),
+        ({"limits": {"tool_calls": -1}}, "error", "wrong_value", "limits.tool_calls"),
+        ({"limits": {"tool_calls": True}}, "error", "wrong_value", "limits.tool_calls"),
         ({"limits": {"turns": 5}}, "warning", "not_executed", "limits.turns"),
         ({"retry": {"max_attempts": 2}}, "warning", "not_executed", "retry"),
         ({"on_failure": "notify"}, "warning", "not_executed", "on_failure"),

@@ -159,16 +159,45 @@ def test_what_describes_a_rule_is_kept() -> None:
         ({"condition_type": "llm", "conditions": ["a", "b"]}, "a and b", "conditions[0]"),
     ],
 )
-def test_a_model_s_judgement_is_read_and_not_started(written: dict[str, Any], judged: str, place: str) -> None:
+def test_a_model_s_judgement_is_read_and_unusual_in_a_network(written: dict[str, Any], judged: str, place: str) -> None:
     rules, findings = read({"handoff_rules": [{**AB, **written}]})
 
-    assert (rules[0].condition, rules[0].judged) == (None, judged)
-    assert [(each.level, each.code, each.path, each.blocks) for each in findings] == [
-        ("warning", "judged_by_model", f"handoff_rules[0].{place}", True)
-    ]
-    refused = one({**AB, **written}, "ag2_network")
-    assert refused[1] == [("error", "judged_by_model", place)]
-    assert refused[0].judged is None
+    assert (rules[0].condition, rules[0].judged, rules[0].scope) == (None, judged, "post")
+    assert findings == ()
+    unusual = one({**AB, **written}, "ag2_network")
+    assert unusual == (rules[0], [("warning", "judged_by_model", place)])
+
+
+def test_a_model_judges_during_the_reply_whatever_scope_is_written() -> None:
+    rule, found = one({**AB, "condition_type": "string_llm", "condition": "all is said", "condition_scope": "pre"})
+
+    assert rule.scope == "post"
+    assert found == [("warning", "not_executed", "condition_scope")]
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        {"transition_target": "StayTarget"},
+        {"transition_target": "StayTarget", "to": "A"},
+        {"transition_target": "staytarget", "to": "stay"},
+        {"to": "stay"},
+        {"to": "SELF"},
+        {"to": "A"},
+    ],
+)
+def test_an_agent_stays_in_several_words(written: dict[str, Any]) -> None:
+    rule, found = one({"from": "A", "condition": "${x}", **written})
+    assert (rule.source, rule.target, found) == ("A", "A", [])
+
+
+def test_an_agent_may_be_called_stay() -> None:
+    findings = Findings()
+    section = Section({"handoff_rules": [{"from": "A", "to": "stay"}]}, file=FILE, path="", findings=findings)
+
+    (rule,) = read_rules(section, agents=AGENTS | {"stay"})
+
+    assert (rule.target, findings.all) == ("stay", ())
 
 
 def test_the_end_after_a_turn_has_a_short_form() -> None:
@@ -206,6 +235,7 @@ def test_the_end_after_a_turn_has_a_short_form() -> None:
         ({"transition_target": "RevertToUserTarget"}, "error", "wrong_value", "transition_target"),
         ({"target_agent": "user", "transition_target": "AgentTarget"}, "error", "wrong_value", "transition_target"),
         ({"transition_target": "NestedChatTarget"}, "error", "wrong_value", "transition_target"),
+        ({"transition_target": "StayTarget"}, "error", "wrong_value", "transition_target"),
         ({"transition_target": ["AgentTarget"]}, "error", "wrong_type", "transition_target"),
         ({"handoff_type": "sometimes"}, "error", "wrong_value", "handoff_type"),
         ({"transition_type": "sometimes"}, "error", "wrong_value", "transition_type"),
@@ -341,7 +371,7 @@ def test_a_broken_rule_and_a_judged_one_hide_no_other() -> None:
     for pattern in ("DefaultPattern", "ag2_network"):
         codes = [code for _, code, _ in unreached(broken, WHEN, pattern=pattern)]
         assert codes == ["missing_field"]
-    assert [code for _, code, _ in unreached(judged, WHEN, ALWAYS)] == ["judged_by_model"]
+    assert [code for _, code, _ in unreached(judged, WHEN, ALWAYS)] == []
 
 
 FIELDS = ["source_agent", "to", "handoff_type", "condition", "conditions", "condition_key", "condition_value"]

@@ -112,11 +112,12 @@ def test_a_dotted_path_may_go_deeper_and_need_not_name_tools(tmp_path: Path) -> 
         ({"ui_tools": {"A": [{"path": "workflows.P.tools.greet.greet"}]}}, "UI_Tool", True),
     ],
 )
-def test_a_ui_tool_is_kept_but_not_offered(tmp_path: Path, body: Any, kind: str, auto_invoke: bool) -> None:
+def test_a_ui_tool_is_offered_and_needs_a_person(tmp_path: Path, body: Any, kind: str, auto_invoke: bool) -> None:
     [found], _, [finding] = read(tmp_path, body)
 
-    assert (found.kind, found.bound, found.auto_invoke, found.offered) == (kind, True, auto_invoke, False)
+    assert (found.kind, found.bound, found.auto_invoke, found.offered) == (kind, True, auto_invoke, True)
     assert (finding.level, finding.code) == ("warning", "ui_tool_headless")
+    assert "ends there as needs_human, unless its trigger answers with ui_responses" in finding.message
     assert finding.path.endswith("[0].tool_type")
     assert not finding.blocks
 
@@ -124,8 +125,8 @@ def test_a_ui_tool_is_kept_but_not_offered(tmp_path: Path, body: Any, kind: str,
 def test_a_tool_that_is_not_bound_is_kept_but_not_offered(tmp_path: Path) -> None:
     [found], _, findings = read(tmp_path, {"tools": [tool(bind_to_agent=False, auto_tool_call=True)]})
 
-    assert (found.bound, found.auto_invoke, found.offered) == (False, True, False)
-    assert said(findings) == [("warning", "not_executed", "tools[0].bind_to_agent")]
+    assert (found.bound, found.auto_invoke, found.offered, found.place) == (False, True, False, "tools[0]")
+    assert findings == ()  # whether anything calls it is a matter of the agents
 
 
 ONE = "tools[0]"
@@ -143,9 +144,11 @@ FAULTS: list[tuple[dict[str, Any], Said]] = [
     (tool(function="no"), [("error", "missing_tool_function", f"{ONE}.function")]),
     (tool(tool_type="Lifecycle_Tool"), [("error", "wrong_value", f"{ONE}.tool_type")]),
     (tool(tool_type=5), [("error", "wrong_type", f"{ONE}.tool_type")]),
-    (tool(auto_invoke=True), [("warning", "not_executed", f"{ONE}.auto_invoke")]),
-    (tool(auto_tool_call="yes"), [("warning", "not_executed", f"{ONE}.auto_invoke")]),
+    (tool(auto_tool_call="yes"), []),
     (tool(auto_invoke="maybe"), [("error", "wrong_value", f"{ONE}.auto_invoke")]),
+    (tool(timeout_s=0), [("error", "wrong_value", f"{ONE}.timeout_s")]),
+    (tool(timeout="soon"), [("error", "wrong_value", f"{ONE}.timeout_s")]),
+    (tool(timeout_s="2d"), [("error", "wrong_value", f"{ONE}.timeout_s")]),
     (tool(name="hello"), [("warning", "not_executed", f"{ONE}.name")]),
     (tool(tool_id="hello"), [("warning", "not_executed", f"{ONE}.tool_id")]),
     (tool(name="greet"), []),
@@ -190,6 +193,16 @@ def test_a_file_of_another_shape_is_a_finding(tmp_path: Path, body: Any, expecte
     assert said(read(tmp_path, body)[2]) == expected
 
 
+@pytest.mark.parametrize(
+    ("given", "timeout_s"),
+    [({}, None), ({"timeout_s": 30}, 30), ({"timeout_seconds": 0.5}, 0.5), ({"timeout": "5m"}, 300)],
+)
+def test_a_tool_may_say_how_long_it_takes(tmp_path: Path, given: dict[str, Any], timeout_s: float | None) -> None:
+    [found], _, findings = read(tmp_path, {"tools": [tool(**given)]})
+
+    assert (found.timeout_s, findings) == (timeout_s, ())
+
+
 def test_two_offered_tools_of_one_agent_cannot_have_one_name(tmp_path: Path) -> None:
     _, _, findings = read(tmp_path, {"tools": [tool(), tool(agent=["B", "A"]), tool(agent="B")]})
 
@@ -197,11 +210,11 @@ def test_two_offered_tools_of_one_agent_cannot_have_one_name(tmp_path: Path) -> 
 
 
 def test_tools_that_are_not_offered_may_share_a_name(tmp_path: Path) -> None:
-    hidden = [tool(tool_type="UI_Tool"), tool(bind_to_agent=False), tool(tool_type="UI_Tool")]
+    hidden = [tool(bind_to_agent=False), tool(tool_type="UI_Tool", bind_to_agent=False)]
 
     tools, _, findings = read(tmp_path, {"tools": [tool(), *hidden, tool(agent="B")]})
 
-    assert [each.offered for each in tools] == [True, False, False, False, True]
+    assert [each.offered for each in tools] == [True, False, False, True]
     assert not [each for each in findings if each.level == "error"]
 
 
@@ -211,12 +224,11 @@ def test_tools_that_are_not_offered_may_share_a_name(tmp_path: Path) -> None:
     + [("on_fail", "on_fail"), ("workflow_start", "on_start"), ("workflow_end", "on_complete")],
 )
 def test_a_lifecycle_tool_has_a_moment(tmp_path: Path, written: str, known: str) -> None:
-    _, [found], [finding] = read(tmp_path, {"lifecycle_tools": [moment(trigger=written, tool_type="Lifecycle_Tool")]})
+    _, [found], findings = read(tmp_path, {"lifecycle_tools": [moment(trigger=written, tool_type="Lifecycle_Tool")]})
 
     assert (found.moment, found.agent, found.function) == (known, None, "greet")
     assert found.file == tmp_path / "P" / "tools" / "greet.py"
-    assert said((finding,)) == [("warning", "lifecycle_not_executed", "lifecycle_tools")]
-    assert finding.blocks
+    assert findings == ()
 
 
 @pytest.mark.parametrize(
@@ -228,8 +240,9 @@ def test_a_lifecycle_tool_has_a_moment(tmp_path: Path, written: str, known: str)
     ],
 )
 def test_every_form_of_a_lifecycle_tool_is_the_same(tmp_path: Path, body: Any) -> None:
-    _, found, [_] = read(tmp_path, body)
+    _, found, findings = read(tmp_path, body)
 
+    assert findings == ()
     assert found == (LifecycleTool("before_chat", "A", tmp_path / "P" / "tools" / "greet.py", "greet"),)
 
 
@@ -255,14 +268,13 @@ LIFECYCLE_FAULTS: list[tuple[dict[str, Any], Said]] = [
 def test_a_fault_of_a_lifecycle_tool_is_found_where_it_is(tmp_path: Path, entry: Any, expected: Said) -> None:
     findings = read(tmp_path, {"lifecycle_tools": [entry]})[2]
 
-    assert said(findings) == [*expected, ("warning", "lifecycle_not_executed", "lifecycle_tools")]
+    assert said(findings) == expected
 
 
-def test_that_lifecycle_tools_are_not_called_is_said_once(tmp_path: Path) -> None:
-    _, found, findings = read(tmp_path, {"lifecycle_tools": [moment(), moment(trigger="on_fail"), moment()]})
+def test_lifecycle_tools_keep_their_order(tmp_path: Path) -> None:
+    _, found, _ = read(tmp_path, {"lifecycle_tools": [moment(), moment(trigger="on_fail"), moment()]})
 
-    assert len(found) == 3
-    assert len(findings) == 1
+    assert [each.moment for each in found] == ["before_chat", "on_fail", "before_chat"]
 
 
 junk = st.recursive(

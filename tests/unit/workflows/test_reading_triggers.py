@@ -151,7 +151,6 @@ def scheme(name: str, **more: Any) -> dict[str, Any]:
         ({**EVERY, "overlap": "buffer_one"}, "overlap"),
         ({**EVERY, "overlap": "cancel_previous"}, "overlap"),
         ({**EVERY, "apps": {"collection": "Apps", "field": "_id", "filter": {"paid": True}}}, "apps"),
-        ({**EVERY, "ui_responses": {"approve": {"verdict": "yes"}}}, "ui_responses"),
         (WHOLE, "collection"),
         ({**CHANGE, "pipeline": [{"$match": {"a": 1}}]}, "pipeline"),
         ({**CHANGE, "ordering": "per_document"}, "ordering"),
@@ -189,6 +188,15 @@ def test_what_asks_for_nothing_more_than_is_done_changes_nothing(entry: dict[str
     assert (len(specs), findings) == (1, ())
 
 
+@pytest.mark.parametrize("entry", [EVERY, CHANGE, HOOK])
+def test_any_trigger_may_answer_for_people(entry: dict[str, Any]) -> None:
+    answers = {"approve": {"verdict": "yes", "more": [1]}, "Card": {}}
+
+    [spec], findings = read([{**entry, "ui_responses": answers}])
+
+    assert (spec.ui_responses, findings) == (answers, ())
+
+
 @pytest.mark.parametrize(
     ("entry", "field"),
     [
@@ -198,7 +206,9 @@ def test_what_asks_for_nothing_more_than_is_done_changes_nothing(entry: dict[str
         ({**EVERY, "overlap": ["buffer_one"]}, "overlap"),
         ({**EVERY, "apps": {"colection": "Apps"}}, "apps"),
         ({**EVERY, "apps": {"collection": "Apps", "feld": "_id"}}, "apps"),
-        ({**EVERY, "ui_responses": {"approve": "yes"}}, "ui_responses"),
+        ({**EVERY, "ui_responses": {"approve": "yes"}}, "ui_responses.approve"),
+        ({**EVERY, "ui_responses": ["approve"]}, "ui_responses"),
+        ({**EVERY, "ui_responses": {"approve": {"a": [{"b": "=order.b"}]}}}, "ui_responses"),
         ({**EVERY, "debounce": "5s"}, "debounce"),
         ({**CHANGE, "jitter": "5s"}, "jitter"),
         ({**CHANGE, "ordering": "per_documents"}, "ordering"),

@@ -5,8 +5,11 @@ from typing import Any
 
 import pytest
 
+from tests.unit.workflows.chats import Chat, built
 from tests.unit.workflows.packages import ORCHESTRATOR, load, rule
+from workflows.chat import routing
 from workflows.chat.routing import Router, ending
+from workflows.context.conditions import Condition, compile_condition
 from workflows.outcome import OutcomeKind
 from workflows.package.models import Package, Rule
 
@@ -64,6 +67,49 @@ def test_pre_rules_count_before_the_reply_only(tmp_path: Path) -> None:
     assert router.before("A", {}) is None
     assert router.before("B", {"x": 1}) is None
     assert target(router.after("A", {"x": 1})) == "terminate"
+
+
+def test_an_agent_stays_when_a_rule_leads_back_to_it(tmp_path: Path) -> None:
+    stay = {"source_agent": "A", "transition_target": "StayTarget", "handoff_type": "condition", "condition": "${x}"}
+    package = package_of(tmp_path, stay, rule("A", "terminate"))
+
+    assert after(package, {"x": 1}) == "A"
+    assert after(package, {}) == "terminate"
+
+
+async def test_an_agent_that_stays_before_its_reply_speaks(tmp_path: Path) -> None:
+    rules = [rule("A", "stay", "${x}", condition_scope="pre"), rule("A", "B", "True", condition_scope="pre")]
+    package = package_of(tmp_path, *rules, rule("A", "terminate"))
+    staying = Chat(built(package, {"default": {"text": "ok"}}, tmp_path), {"x": True})
+
+    outcome, kept = await staying.run()
+
+    assert (outcome.kind, kept.speakers) == (OutcomeKind.COMPLETED, ["A"])
+
+
+def test_what_a_model_judges_is_asked_by_no_condition(tmp_path: Path) -> None:
+    judged = rule("A", "B", "it is ready", condition_type="string_llm")
+    router = Router(package_of(tmp_path, judged), frozenset())
+
+    assert (router.before("A", {}), router.after("A", {})) == (None, None)
+    assert [router.has_rules(name) for name in "AB"] == [True, False]
+
+
+def test_the_rules_of_a_version_are_compiled_once_for_all_its_chats(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = package_of(tmp_path, *(rule("A", "B", f"${{once_{number}}}") for number in range(50)))
+    compiled: list[str] = []
+
+    def noted(text: str) -> Condition:
+        compiled.append(text)
+        return compile_condition(text)
+
+    monkeypatch.setattr(routing, "compile_condition", noted)
+    for _ in range(100):
+        Router(package, frozenset({"x"})).after("A", {"once_49": True})
+
+    assert len(compiled) == 50
 
 
 def test_a_suppressed_variable_never_routes(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import pytest
 from tests.unit.workflows.chats import THREADS
 from tests.unit.workflows.packages import load, write_tool
 from workflows.chat.errors import PackageDefect
+from workflows.chat.invoking import TOOL_TIMEOUT_S, TimedOutError
 from workflows.chat.tool_functions import ToolFunction, ToolRefused, load_tool_functions
 from workflows.chat.tool_modules import PackageModules
 from workflows.context.context_variables import ContextVariables
@@ -17,6 +18,16 @@ from workflows.package.loader import load_package
 from workflows.package.models import Package, Tool
 
 HEAD = "from typing import Annotated, Any, Literal, Optional\n"
+RUNTIME = {
+    "turn_idempotency_key": "run_1:2",
+    "app_id": "acme",
+    "enterprise_id": "acme",
+    "user_id": "ada",
+    "chat_id": "chat_1",
+    "run_id": "run_1",
+    "workflow_name": "Small",
+    "agent_name": "A",
+}
 
 
 def package_of(folder: Path, source: str, **tool: Any) -> Package:
@@ -41,7 +52,8 @@ def defect(folder: Path, source: str) -> str:
 
 
 async def call(tool: ToolFunction, context: ContextVariables | None = None, /, **arguments: Any) -> Any:
-    return await tool.call(arguments, ContextVariables() if context is None else context, THREADS)
+    runtime = {**RUNTIME, "context_variables": ContextVariables() if context is None else context}
+    return await tool.call(arguments, runtime, THREADS)
 
 
 async def test_an_annotated_text_describes_its_parameter(tmp_path: Path) -> None:
@@ -254,9 +266,142 @@ async def test_files_of_one_name_in_two_folders_are_two_modules(tmp_path: Path) 
     assert len({each.function.__module__ for each in functions}) == 2
 
 
-@pytest.mark.parametrize("given", [{"tool_type": "UI_Tool"}, {"tool_type": "UI_Surface"}, {"bind_to_agent": False}])
-def test_a_tool_that_is_not_offered_is_not_even_imported(tmp_path: Path, given: dict[str, Any]) -> None:
-    package = package_of(tmp_path, "def t(): ...\nraise RuntimeError('imported')\n", **given)
+def test_a_tool_that_is_not_offered_is_not_even_imported(tmp_path: Path) -> None:
+    package = package_of(tmp_path, "def t(): ...\nraise RuntimeError('imported')\n", bind_to_agent=False)
 
     assert [tool.function for tool in package.tools] == ["t"]
     assert load_tool_functions(package, PackageModules(package)) == {}
+
+
+POSTPONED = "from __future__ import annotations\n"
+CONTEXT = "from workflows.tools import ContextVariables\n"
+
+
+@pytest.mark.parametrize("postponed", ["", POSTPONED])
+@pytest.mark.parametrize(
+    "annotation",
+    [
+        "ContextVariables",
+        "Optional[ContextVariables]",
+        "ContextVariables | None",
+        "Annotated[ContextVariables, 'what is known']",
+        "'ContextVariables'",
+        "Optional['somewhere.ContextVariables']",
+        "type('ContextVariables', (), {})",
+    ],
+)
+async def test_the_context_is_known_by_its_class_under_any_name(
+    tmp_path: Path, annotation: str, postponed: str
+) -> None:
+    write_tool(tmp_path, "t.py", f"{postponed}{HEAD}{CONTEXT}def t(a: str, ctx: {annotation} = None): return ctx\n")
+    package = load(tmp_path, tools=[{"agent": "A", "file": "t.py", "function": "t"}])
+    [tool] = functions_of(package).values()
+    context = ContextVariables()
+
+    assert tool.parameters.published == ("a",)
+    assert await call(tool, context, a="x") is context
+
+
+async def test_what_only_a_type_checker_imports_is_no_obstacle_where_we_fill_in(tmp_path: Path) -> None:
+    source = (
+        "from __future__ import annotations\nfrom typing import TYPE_CHECKING, Optional\n"
+        "if TYPE_CHECKING:\n    from somewhere import ContextVariables, Result\n"
+        "def t(a: str, ctx: Optional[ContextVariables], context_variables: ContextVariables | None = None) -> Result:\n"
+        "    return ctx is context_variables\n"
+    )
+    write_tool(tmp_path, "t.py", source)
+    package = load(tmp_path, tools=[{"agent": "A", "file": "t.py", "function": "t"}])
+
+    assert await call(next(iter(functions_of(package).values())), a="x") is True
+
+
+NAMES = "turn_idempotency_key, chat_id, app_id, enterprise_id, workflow_name, agent_name"
+FILLED_IN = ("run_1:2", "chat_1", "acme", "acme", "Small", "A")
+
+
+@pytest.mark.parametrize(
+    "signature", [f"a: str, {NAMES}", f"{NAMES}, *, a", f"{NAMES}, /, a: str", f"a, *more, {NAMES}"]
+)
+async def test_what_the_run_knows_is_filled_in_and_no_model_chooses_it(tmp_path: Path, signature: str) -> None:
+    tool = function(tmp_path, f"def t({signature}): return {NAMES}\n")
+
+    assert list(tool.json_schema()["properties"]) == ["a"]
+    assert await call(tool, a="x") == FILLED_IN
+    with pytest.raises(ToolRefused, match="app_id: Extra inputs are not permitted"):
+        await call(tool, a="x", app_id="globex")
+
+
+async def test_runtime_takes_everything_else(tmp_path: Path) -> None:
+    tool = function(
+        tmp_path, "async def t(user_id: str, app_id: str, *more, **runtime): return more, sorted(runtime)\n"
+    )
+
+    assert list(tool.json_schema()["properties"]) == ["user_id"]
+    rest = ["agent_name", "chat_id", "context_variables", "enterprise_id", "run_id", "turn_idempotency_key"]
+    assert await call(tool, user_id="whoever") == ((), [*rest, "workflow_name"])
+
+
+KINDS = (
+    "import dataclasses, enum, typing, typing_extensions, pydantic\n"
+    "class Colour(enum.Enum):\n    RED = 'red'\n"
+    "@dataclasses.dataclass\nclass Point:\n    x: int\n    y: int = 0\n"
+    "class Loose(typing.TypedDict, total=False):\n    n: int\n"
+    "class Strict(Loose):\n    name: typing.Required[str]\n"
+    "class Item(pydantic.BaseModel):\n    n: int\n"
+    "MISSING = object()\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("parameter", "sent", "got"),
+    [
+        ("v: Colour", "red", "Colour.RED"),
+        ("v: Point", {"x": 1}, "Point(1)"),
+        ("v: list[Point]", [{"x": 1, "y": 2}], "[Point(1, 2)]"),
+        ("v: Strict", {"name": "a", "n": 1}, "{'name': 'a', 'n': 1}"),
+        ("v: dict[str, Strict | None]", {"k": {"name": "a"}, "none": None}, "{'k': {'name': 'a'}, 'none': None}"),
+        ("v: Optional[list[Loose]] = None", [{}], "[{}]"),
+        ("v: Annotated[Optional[Item], 'an item'] = None", {"n": "1"}, "Item(n=1)"),
+        ("v: int = pydantic.Field(3, ge=1, description='how many')", 4, "4"),
+        ("v: Annotated[int, pydantic.Field(ge=1)] = 3", 4, "4"),
+        ("v: int | Literal['all']", "all", "'all'"),
+        ("v, /", "x", "'x'"),
+        ("first=1, /, v=2", 3, "3"),
+        ("v: Any", {"a": [1]}, "{'a': [1]}"),
+    ],
+)
+async def test_every_kind_of_parameter(tmp_path: Path, parameter: str, sent: Any, got: str) -> None:
+    write_tool(tmp_path, "t.py", f"{HEAD}{KINDS}def t({parameter}):\n    return v, v == {got}\n")
+    package = load(tmp_path, tools=[{"agent": "A", "file": "t.py", "function": "t"}])
+    [tool] = functions_of(package).values()
+
+    value, same = await call(tool, v=sent)
+
+    assert same, value
+
+
+@pytest.mark.parametrize(
+    ("parameter", "got"),
+    [("v=MISSING", "MISSING"), ("v: int = pydantic.Field(3, ge=1)", "3"), ("v: Point = Point(1)", "Point(1)")],
+)
+async def test_a_default_is_what_the_author_wrote(tmp_path: Path, parameter: str, got: str) -> None:
+    tool = function(tmp_path, f"{KINDS}def t({parameter}): return v == {got}\n")
+
+    assert await call(tool) is True
+
+
+async def test_limits_and_descriptions_of_a_field_reach_the_model(tmp_path: Path) -> None:
+    tool = function(tmp_path, f"{KINDS}def t(v: int = pydantic.Field(3, ge=1, description='how many')): ...\n")
+
+    schema = tool.json_schema()["properties"]["v"]
+    assert (schema["description"], schema["minimum"], schema["default"]) == ("how many", 1, 3)
+    with pytest.raises(ToolRefused, match="v: Input should be greater than or equal to 1"):
+        await call(tool, v=0)
+
+
+async def test_a_tool_has_the_time_that_its_entry_gives_it(tmp_path: Path) -> None:
+    tool = function(tmp_path, "import time\ndef t(): time.sleep(0.2)\n", timeout_s=0.01)
+
+    with pytest.raises(TimedOutError, match=r"longer than 0\.01 s"):
+        await call(tool)
+    assert function(tmp_path / "b", "def t(): ...\n").timeout_s == TOOL_TIMEOUT_S

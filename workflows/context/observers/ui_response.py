@@ -1,4 +1,4 @@
-"""`ui_response`: a tool that shows something to a person returned the answer; its value becomes the variable's."""
+"""`ui_response`: a tool that shows something to a person has the answer; its value becomes the variable's."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,9 +14,10 @@ class UiResponse:
     type: str = "ui_response"
 
     def fires(self, turn: TurnSeen) -> Fired | None:
-        """The last answer of the turn counts."""
-        for result in reversed(turn.tool_results):
-            answer = result.value if result.ok and result.tool == self.tool else None
+        """The last answer of the turn counts: what the tool made of it and returned, else as it was given."""
+        returned = (result.value for result in reversed(turn.tool_results) if result.ok and result.tool == self.tool)
+        given = (answer for tool, answer in reversed(turn.ui_answers) if tool == self.tool)
+        for answer in (*returned, *given):
             if isinstance(answer, Mapping) and self.response_key in answer:
                 return Fired(answer[self.response_key])
         return None

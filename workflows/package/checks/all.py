@@ -1,7 +1,8 @@
 """Every check across files, in the order in which an author reads its findings."""
 
+from workflows.package.checks.automatic import check_automatic_tools
 from workflows.package.checks.conditions import check_conditions
-from workflows.package.checks.names import check_exposures
+from workflows.package.checks.names import check_exposures, check_manager
 from workflows.package.checks.people import check_people
 from workflows.package.checks.prompts import check_first_message, check_prompts
 from workflows.package.checks.routing import check_routing
@@ -16,11 +17,13 @@ from workflows.package.models import Package
 def check_package(package: Package, findings: Findings, *, production: bool = False) -> None:
     check_first_message(package, findings)
     check_prompts(package, findings)
+    check_manager(package, findings)
     check_exposures(package, findings)
     check_sources(package, findings, production=production)
     check_settable(package, findings)
     check_states(package, findings)
     check_routing(package, findings, production=production)
     check_conditions(package, findings, production=production)
+    check_automatic_tools(package, findings)
     check_people(package, findings)
     check_triggers(package, findings)

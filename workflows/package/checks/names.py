@@ -1,8 +1,16 @@
 """Checks of names: exposures of what does not exist, and an explanation that nobody can give."""
 
-from workflows.package.checks.known import exposure_place, known_names, orchestrator_file, variables_file
+from workflows.package.checks.known import agents_file, exposure_place, known_names, orchestrator_file, variables_file
 from workflows.package.findings import Findings
-from workflows.package.models import Package
+from workflows.package.models import MANAGER, Package
+
+
+def check_manager(package: Package, findings: Findings) -> None:
+    """Its model calls are told apart from those of agents by name."""
+    if package.orchestrator.pattern == "AutoPattern" and MANAGER in package.agents:
+        place = package.agents[MANAGER].place
+        message = f"{MANAGER} is the name of who chooses the next speaker in an AutoPattern; call this agent otherwise"
+        findings.add("error", "name_taken", agents_file(package), place, message)
 
 
 def check_exposures(package: Package, findings: Findings) -> None:

@@ -1,6 +1,8 @@
 """Checks for people: what a package asks of somebody who is not there in a headless run."""
 
+from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
+from typing import Any
 
 from workflows.context.observing import Trigger
 from workflows.package.checks.conditions import named_variables
@@ -24,6 +26,7 @@ def check_people(package: Package, findings: Findings) -> None:
         findings.add("warning", "human_in_the_loop", orchestrator_file(package), "human_in_the_loop", message)
     _check_rules_to_user(package, findings)
     _check_rules_of_user(package, findings)
+    _check_judged_rules_of_user(package, findings)
     _check_interface(package, findings)
 
 
@@ -50,12 +53,22 @@ def _check_rules_of_user(package: Package, findings: Findings) -> None:
         findings.add("warning", "rule_of_user", routing_file(package), rule_place(package, index), message)
 
 
+def _check_judged_rules_of_user(package: Package, findings: Findings) -> None:
+    for index, rule in enumerate(package.rules):
+        if rule.source == USER and rule.judged is not None:
+            message = (
+                "is for a model to judge while it replies, and user has no model: it is never asked;"
+                " write an expression over what the answer sets"
+            )
+            findings.add("warning", "judged_for_user", routing_file(package), rule_place(package, index), message)
+
+
 def _check_interface(package: Package, findings: Findings) -> None:
-    waiting = [name for name, variable in package.variables.items() if _waits(variable)]
+    waiting = [name for name, variable in package.variables.items() if _waits(variable, package)]
     for name in waiting:
         message = (
             f"{name} waits for an answer in a user interface, where nobody is in a headless run;"
-            " let a tool or an agent's text set it"
+            " let a tool or an agent's text set it, or every trigger answer with ui_responses"
         )
         findings.add("warning", "needs_ui", variables_file(package), variable_place(package, name), message)
     only = {name for name in waiting if _only_responses(package.variables[name])}
@@ -68,7 +81,7 @@ def _check_rules_that_wait(package: Package, waiting: AbstractSet[str], findings
         for name in sorted(named_variables(rule) & waiting):
             message = (
                 f"{name} changes only by an answer in a user interface, and this rule depends on it;"
-                " let a tool or an agent's text set it"
+                " let a tool or an agent's text set it, or every trigger answer with ui_responses"
             )
             findings.add("warning", "waits_for_ui", routing_file(package), rule_place(package, index), message)
 
@@ -77,8 +90,15 @@ def _triggers(variable: Variable) -> list[Trigger]:
     return [each.trigger for each in variable.source.transitions] if isinstance(variable.source, StateSource) else []
 
 
-def _waits(variable: Variable) -> bool:
-    return any(each.type == _UI_RESPONSE for each in _triggers(variable))
+def _waits(variable: Variable, package: Package) -> bool:
+    """Unless whatever starts a run also answers."""
+    asked = [each for each in _triggers(variable) if each.type == _UI_RESPONSE]
+    answers = [spec.ui_responses for spec in package.triggers]
+    return any(not answers or any(not _is_answered(each, given) for given in answers) for each in asked)
+
+
+def _is_answered(trigger: Trigger, answers: Mapping[str, Mapping[str, Any]]) -> bool:
+    return getattr(trigger, "response_key", None) in answers.get(getattr(trigger, "tool", ""), {})
 
 
 def _only_responses(variable: Variable) -> bool:

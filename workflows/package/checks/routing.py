@@ -14,17 +14,16 @@ from workflows.package.checks.known import (
     routing_file,
     rule_place,
 )
+from workflows.package.checks.pattern_ways import CHOICE, CHOOSING, TAKING_TURNS, pattern_ways
 from workflows.package.checks.settable import has_task_batches
 from workflows.package.findings import Findings
 from workflows.package.models import TERMINATE, USER, Package
 
-# Patterns that choose the next speaker themselves.
-_RULES_DO_NOT_DECIDE = frozenset({"AutoPattern", "RoundRobinPattern", "RandomPattern"})
-
 
 @dataclass(frozen=True, slots=True)
 class _Routing:
-    """`ways` leads from every speaker to every target of a rule that can apply; `reached` is who may ever speak."""
+    """`ways` leads from every speaker to every target of a rule that can apply, and to whom the pattern may choose;
+    `reached` is who may ever speak."""
 
     package: Package
     rules: Mapping[str, tuple[int, ...]]
@@ -37,15 +36,13 @@ class _Routing:
         return self.package.orchestrator.pattern == "ag2_network"
 
     def first_place(self, *agents: str) -> str:
-        return rule_place(self.package, min(index for agent in agents for index in self.rules[agent]))
+        return rule_place(self.package, min(index for agent in agents for index in self.rules.get(agent, ())))
 
     def has_fallback(self, agent: str) -> bool:
-        return not self.always.isdisjoint(self.rules[agent])
+        return not self.always.isdisjoint(self.rules.get(agent, ()))
 
 
 def check_routing(package: Package, findings: Findings, *, production: bool = False) -> None:
-    if package.orchestrator.pattern in _RULES_DO_NOT_DECIDE:
-        return
     if misread(findings, routing_file(package), agents_file(package)):
         return  # all that is missing here may be in what was refused
     routing = _routing(package, certain_rules(package, findings, production=production))
@@ -55,7 +52,8 @@ def check_routing(package: Package, findings: Findings, *, production: bool = Fa
     _check_reached(routing, findings)
     if package.rules:
         _check_way_on(routing, findings)
-        _check_exits(routing, findings)
+    _check_exits(routing, findings)
+    _check_pattern_decides(routing, findings)
 
 
 def _routing(package: Package, certain: CertainRules) -> _Routing:
@@ -64,9 +62,11 @@ def _routing(package: Package, certain: CertainRules) -> _Routing:
         if index not in certain.never:
             rules.setdefault(rule.source, []).append(index)
     applying = {source: tuple(_applying(package, indices, certain.always)) for source, indices in rules.items()}
+    by_pattern = pattern_ways(package, applying, certain.always)
+    targets = {source: [package.rules[index].target for index in indices] for source, indices in applying.items()}
     ways = {
-        source: tuple(dict.fromkeys(package.rules[index].target for index in indices))
-        for source, indices in applying.items()
+        source: tuple(dict.fromkeys((*targets.get(source, ()), *by_pattern.get(source, ()))))
+        for source in (*targets, *(name for name in by_pattern if name not in targets))
     }
     named = {*package.agents, USER}
     reached = reachable(ways, {package.orchestrator.initial_agent} & named) & named
@@ -113,7 +113,7 @@ def _check_way_on(routing: _Routing, findings: Findings) -> None:
     for name in package.agents:
         if name not in routing.reached:
             continue
-        if name not in routing.rules:
+        if name not in routing.ways:
             ends = "the run fails after its turn, with no_transition" if routing.network else "the chat ends after it"
             none = "no rule leads" if name not in written else "no rule can ever lead"
             message = f"{none} on from {name}: {ends}; add a rule to terminate, or to the next agent"
@@ -127,15 +127,35 @@ def _check_way_on(routing: _Routing, findings: Findings) -> None:
 
 
 def _check_exits(routing: _Routing, findings: Findings) -> None:
-    """An exit is terminate, a hand-off to user, or an agent without rules."""
+    """An exit is terminate, a hand-off to user, or an agent after which nobody is next."""
     package = routing.package
-    silent = {name for name in package.agents if name not in routing.rules}
+    silent = {name for name in package.agents if name not in routing.ways}
     leaving = reachable(reversed_graph(routing.ways), {TERMINATE, USER} | silent)
-    kept = {name: routing.ways[name] for name in package.agents if name in routing.reached and name not in leaving}
-    for circle in circles(kept):
-        fallible = frozenset(name for name in circle if not routing.has_fallback(name))
-        ends = f"when no condition of {listed(fallible)} holds, or at max_turns" if fallible else "at max_turns"
-        message = f"{listed(circle)} go round without an exit: the chat ends only {ends}; add a rule to terminate"
-        if len(circle) == 1:
-            message = message.replace(" go round", " hands over to itself", 1)
+    named = [name for name in (*package.agents, CHOICE) if name in routing.reached or name == CHOICE]
+    for circle in circles({name: routing.ways[name] for name in named if name in routing.ways and name not in leaving}):
+        _report_circle(routing, tuple(name for name in circle if name != CHOICE), findings)
+
+
+def _report_circle(routing: _Routing, circle: tuple[str, ...], findings: Findings) -> None:
+    package = routing.package
+    taking_turns = package.orchestrator.pattern in TAKING_TURNS
+    fallible = frozenset() if taking_turns else frozenset(name for name in circle if not routing.has_fallback(name))
+    ends = f"when no condition of {listed(fallible)} holds, or at max_turns" if fallible else "at max_turns"
+    message = f"{listed(circle)} go round without an exit: the chat ends only {ends}; add a rule to terminate"
+    if len(circle) == 1:
+        message = message.replace(" go round", " hands over to itself", 1)
+    if taking_turns and not all(routing.has_fallback(name) for name in circle):
+        findings.add("info", "no_exit", orchestrator_file(package), "orchestration_pattern", message)
+    else:
         findings.add("warning", "no_exit", routing_file(package), routing.first_place(*circle), message)
+
+
+def _check_pattern_decides(routing: _Routing, findings: Findings) -> None:
+    package = routing.package
+    pattern = package.orchestrator.pattern
+    if pattern in CHOOSING and all(routing.has_fallback(name) for name in routing.reached - {USER}):
+        message = (
+            f"{pattern} never chooses: each agent that speaks has a rule that always holds, and rules come first;"
+            " write DefaultPattern, or leave such rules out"
+        )
+        findings.add("info", "pattern_never_decides", orchestrator_file(package), "orchestration_pattern", message)

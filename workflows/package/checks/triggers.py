@@ -4,7 +4,8 @@ from collections.abc import Collection
 
 from workflows.package.checks.known import listed, triggers_file
 from workflows.package.findings import Findings
-from workflows.package.models import Package
+from workflows.package.models import Hook, LifecycleTool, Package, Tool
+from workflows.package.reading.parsed_code import read_code
 from workflows.package.trigger_specs import FormSpec, TriggerSpec
 
 
@@ -29,6 +30,19 @@ def check_triggers(package: Package, findings: Findings) -> None:
                 f"{spec.name} never supplies {listed(missing)}, which every run needs: its runs fail; add to `input`"
             )
             findings.add("warning", "missing_input", file, place, message)
+        for name in sorted(spec.ui_responses.keys() - _asking(package)) if spec.ui_responses else ():
+            message = (
+                f"{spec.name} answers for {name}, which is no tool of the package, and none asks for a person under"
+                " this name: it answers nothing; name the tool's function, or what use_ui_tool is called with"
+            )
+            findings.add("warning", "unknown_tool", file, f"{place}.ui_responses", message)
+
+
+def _asking(package: Package) -> set[str]:
+    """Functions, and what their files ask for; what a file that they import asks for is not looked at."""
+    parts: list[Tool | LifecycleTool | Hook] = [*package.tools, *package.lifecycle_tools, *package.hooks]
+    asked = (read_code(file).ui_tools for file in dict.fromkeys(each.file for each in parts))
+    return {each.function for each in parts}.union(*asked)
 
 
 def _required(package: Package) -> list[str]:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from workflows.package.models import TERMINATE, USER, Agent
+from workflows.package.models import DEFAULT_MODEL, TERMINATE, USER, Agent
 from workflows.package.reading.prompts import read_prompt
 from workflows.package.reading.section import Section
 from workflows.package.reading.spelling import speaker, spelled
@@ -84,23 +84,27 @@ def _named_entries(section: Section, body: Mapping[Any, Any], *, prefix: str) ->
 
 
 def _agent(section: Section) -> Agent:
-    auto_tool_mode = section.flag("auto_tool_mode")
-    if auto_tool_mode:
-        message = "calling tools with the fields of a structured answer is not executed yet; set it to false"
-        section.blocks("auto_tool_mode", "auto_tool_mode", message)
     _report_not_executed(section)
     agent = Agent(
         name=_name(section),
         system_message=read_prompt(section),
-        model=section.text("model") or "default",
+        model=section.text("model") or DEFAULT_MODEL,
         description=section.text("description") or "",
-        max_consecutive_auto_reply=section.integer("max_consecutive_auto_reply", default=2, least=0),
-        auto_tool_mode=auto_tool_mode,
+        max_consecutive_auto_reply=_auto_replies(section),
+        auto_tool_mode=section.flag("auto_tool_mode"),
         structured_outputs_required=section.flag("structured_outputs_required"),
         place=section.path,
     )
     section.report_rest()
     return agent
+
+
+def _auto_replies(section: Section) -> int | None:
+    field = "max_consecutive_auto_reply"
+    if section.get(field) is None:
+        return None
+    most = section.integer(field, default=-1, least=0)
+    return None if most < 0 else most
 
 
 def _name(section: Section) -> str:
@@ -123,10 +127,6 @@ def _report_not_executed(section: Section) -> None:
         section.ignored("human_input_mode", f"{mode} needs a person in the chat; NEVER is used")
     if section.get("llm_config_type"):
         section.ignored("llm_config_type", "is not read; write model: with an alias of the models file")
-    if section.get("max_consecutive_auto_reply") is not None:
-        message = "is not counted here; max_turns of the orchestrator bounds the chat"
-        place = section.at("max_consecutive_auto_reply")
-        section.findings.add("info", "not_executed", section.file, place, message)
     for capability in _CAPABILITIES:
         if _wanted(section.get(capability)):
             message = "is a capability that agents do not have here; give the agent a tool for it, or leave it out"

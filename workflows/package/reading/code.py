@@ -19,7 +19,7 @@ class PackageCode:
         self._folders = ("", "tools") if kind == "tool" else ("", "tools", "hooks")
         self._read: dict[Path, Code] = {}
         self._located: set[Path] = set()
-        self._told: set[Path] = set()  # of what is foreign in them
+        self._told: dict[Path, bool] = {}  # of what they import, and whether as needed to load a tool
 
     def locate(self, section: Section, name: str, function: str, *, fields: tuple[str, str]) -> Path | None:
         """The file, once it is found, parsed and searched for `function`; `fields` are where an author wrote both."""

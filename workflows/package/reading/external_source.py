@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping
+from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 from workflows.package.reading.durations import read_duration_s
@@ -82,12 +83,12 @@ def _url_problem(url: str) -> str | None:
 
 
 def _headers(source: Section) -> Mapping[str, str]:
-    headers = source.mapping("headers")
+    headers: Mapping[Any, Any] = source.mapping("headers")
     section = source.child(headers, "headers")
     kept: dict[str, str] = {}
     for name, value in headers.items():
         text = str(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
-        if not isinstance(text, str) or not _is_header(str(name), text):
+        if not isinstance(name, str) or not isinstance(text, str) or not _is_header(name, text):
             section.error("wrong_value", str(name), "is no HTTP header; write its name and one line of plain text")
         elif _SECRET_NAME.search(name):
             section.error("secret_in_clear", name, f"holds a secret; use auth, and {_WRITE_A_REFERENCE}")

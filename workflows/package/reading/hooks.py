@@ -22,10 +22,10 @@ def read_hooks(section: Section, *, folder: Path, agents: frozenset[str]) -> tup
             one = section.child(entry, f"{key}[{index}]")
             if isinstance(entry, Mapping):  # what is none has been said
                 found.append(_hook(one, middleware=key != "hooks", code=code, agents=agents))
-    if lists:
-        section.blocks("hooks_not_executed", next(iter(lists)), "hooks and prompt middleware are read, but not called")
     if section.sequence("hook_files"):
-        message = "hold code instead of naming it, and are not called; put lifecycle_tools into the tools file"
+        message = (
+            "hold code instead of naming it, and are not called; write the code to files and name them under hooks"
+        )
         section.blocks("hooks_not_executed", "hook_files", message)
     section.get("schema_version", "version", "description", "NOTE")
     section.report_rest()

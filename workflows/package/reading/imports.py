@@ -1,97 +1,108 @@
-"""What a Python file of a package imports and would not find: other runtimes, what is not written yet, its neighbours.
+"""What the Python files of a package import and would not find: other runtimes, and files that are not there.
 
-The worker loads each file by its path, alone: Python looks for modules neither beside it nor in its package.
+Looked at as the worker would load them: a tool's file, the neighbours it imports, and theirs.
 """
 
-import importlib.util
-import sys
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
-from workflows.package.raw.files import SHARED
-from workflows.package.reading.parsed_code import OWN_ROOT, Code, Import
+from workflows.package.reading.neighbours import find_neighbour, find_relative, is_installed, packages_above
+from workflows.package.reading.parsed_code import Code, Import
 from workflows.package.reading.section import Section
 
 _NAMED = 5
-_MOST_IMPORTS = 500  # that are looked for on disk; far more than any file has
-_MOST_PARTS = 20
-_LONGEST_NAME = 200
+_MOST_IMPORTS = 500  # of a file; far more than any has
+_MOST_FILES = 500  # of a tool
 
 Read = Callable[[Path], Code]
+_FOREIGN = "of another runtime: take the import out; ContextVariables and use_ui_tool are in workflows.tools"
+_MISSING = "which is not there: add the file, or correct the name, or use an import statement instead of a call"
+_AMBIGUOUS = "by a name that is a file of the package and an installed module: the installed one is taken; for the file"
 
 
-def report_imports(section: Section, field: str, file: Path, *, root: Path, read: Read, told: set[Path]) -> None:
-    """`root` is the package. Neighbours are looked into as well, one step far, unless they are `told` of already."""
-    code = read(file)
-    neighbours = {each: _neighbour(each, file, root) for each in code.imports[:_MOST_IMPORTS]}
-    failing = [each for each in code.imports if each.is_relative or (neighbours.get(each) and not code.extends_path)]
-    why = f"of the package: files are loaded one by one, and find none beside them nor in ../{SHARED}; write one file"
-    _say(section, field, "sibling_import", file, failing, why)
-    _report_missing(section, field, file, [each for each in code.imports if neighbours.get(each) is None])
-    needed: dict[Path, bool] = {}
-    for each, neighbour in neighbours.items():
-        if neighbour is not None:
-            needed[neighbour] = needed.get(neighbour, False) or each.at_load
-    told.add(file)
-    for neighbour, at_load in needed.items():
-        if neighbour in told:
+@dataclass(frozen=True, slots=True)
+class _Faults:
+    """By the code of their finding, and what else of the package a file needs."""
+
+    faults: dict[str, list[Import]]
+    needed: dict[Path, bool]  # whether it is needed when the importing file is loaded
+
+    @property
+    def at_load(self) -> bool:
+        return any(each.at_load for code in ("foreign_import", "missing_module") for each in self.faults[code])
+
+
+def report_imports(section: Section, field: str, file: Path, *, root: Path, read: Read, told: dict[Path, bool]) -> None:
+    """`root` is the package. Each file is told of once, and again when more depends on it. Behind what cannot be loaded
+    nothing is looked at: it would not be reached."""
+    waiting = [(file, True)]
+    looked_at = 0
+    while waiting and looked_at < _MOST_FILES:
+        each, at_load = waiting.pop(0)
+        if told.get(each, False) >= at_load and each in told:
             continue
-        told.add(neighbour)
-        inner = [Import(each.module, each.at_load and at_load) for each in read(neighbour).imports]
-        _report_missing(section, field, neighbour, inner)
+        told[each] = at_load
+        looked_at += 1
+        found = _look(each, root, read, at_load=at_load)
+        _report(section, field, each, found.faults)
+        if not found.at_load:
+            waiting += [(init, at_load) for init in packages_above(each, root)]
+            waiting += found.needed.items()
 
 
-def _report_missing(section: Section, field: str, file: Path, imports: list[Import]) -> None:
-    foreign = [each for each in imports if each.is_foreign]
-    _say(section, field, "foreign_import", file, foreign, "of another runtime: take the import out")
-    awaited = [each for each in imports if each.is_not_there_yet]
-    why = "which is not there yet: take context_variables as a parameter of the function instead"
-    _say(section, field, "missing_module", file, awaited, why)
+def _look(file: Path, root: Path, read: Read, *, at_load: bool) -> _Faults:
+    code = read(file)
+    found = _Faults({"foreign_import": [], "missing_module": [], "ambiguous_import": []}, {})
+    for each in code.imports[:_MOST_IMPORTS]:
+        one = Import(each.module, each.at_load and at_load, each.called)
+        fault, neighbour = _judge(one, file, root, lenient=code.extends_path)
+        if fault is not None:
+            found.faults[fault].append(one)
+        if neighbour is not None and neighbour != file:
+            found.needed[neighbour] = found.needed.get(neighbour, False) or one.at_load
+    return found
 
 
-def _say(section: Section, field: str, code: str, file: Path, imports: list[Import], why: str) -> None:
-    named = list(dict.fromkeys(each.module for each in imports))
-    if not named:
-        return
-    modules = ", ".join(named[:_NAMED]) + (f" and {len(named) - _NAMED} more" if len(named) > _NAMED else "")
-    message = f"{file.name} imports {modules} {why}"
-    if any(each.at_load for each in imports):
-        section.blocks(code, field, f"{message}; it cannot be loaded")
-    else:
-        section.warning(code, field, f"{message}; it fails when it is called")
-
-
-def _neighbour(one: Import, file: Path, root: Path) -> Path | None:
-    """The file of the package, or of the shared folder, that an author means by a name."""
-    name = one.module.lstrip(".")
-    parts = name.split(".")[:_MOST_PARTS]
-    if len(name) > _LONGEST_NAME or not all(map(str.isidentifier, parts)):
-        return None
+def _judge(one: Import, file: Path, root: Path, *, lenient: bool) -> tuple[str | None, Path | None]:
+    """What is wrong with an import, and the file of the package that it leads to. `lenient`: the file says itself where
+    else to look."""
     if one.is_relative:
-        above = len(one.module) - len(name) - 1
-        return next(_modules(list(file.parents)[above : above + 1], parts, root), None)
-    if parts[0] == OWN_ROOT or parts[0] in sys.stdlib_module_names:
-        return None
-    places = [file.parent, root, *([root.parent] if parts[0] == SHARED else [])]
-    found = next((each for each in _modules(places, parts, root) if each != file), None)
-    return None if found is None or _is_installed(parts[0], root) else found
+        found = find_relative(one.module, file, root)
+        there = (found is not None and found.exists) or _may_be_defined_above(one, file)
+        return None if there else "missing_module", found.file if found is not None else None
+    found = find_neighbour(one.module, file, root)
+    if found is None:
+        return "foreign_import" if one.is_foreign else "missing_module" if one.is_missing_here else None, None
+    if is_installed(one.module, root):
+        return "ambiguous_import" if found.exists else None, None
+    if one.called and not lenient:
+        return "missing_module", None
+    return None if found.exists or lenient else "missing_module", found.file
 
 
-def _modules(places: list[Path], parts: list[str], root: Path) -> Iterator[Path]:
-    """The file of the longest part of the name that is one, in each place."""
-    allowed = (root, root.parent / SHARED)
-    for place in places:
-        paths = (place.joinpath(*parts[:count]) for count in range(len(parts), 0, -1))
-        files = (each for path in paths for each in (path.with_name(f"{path.name}.py"), path / "__init__.py"))
-        found = next((each for each in files if each.is_file()), None)
-        if found is not None and any(found.is_relative_to(each) for each in allowed):
-            yield found
+def _may_be_defined_above(one: Import, file: Path) -> bool:
+    """`from . import LIMIT`, which may be a name of the package's `__init__.py` as well as a module."""
+    above, _, _ = one.module.rpartition(".")
+    folders = [] if above.strip(".") else list(file.parents)[len(above) : len(above) + 1]
+    return any((folder / "__init__.py").is_file() for folder in folders)
 
 
-def _is_installed(name: str, root: Path) -> bool:
-    """Looked up, not imported. What is found in the package itself is found from this directory only."""
-    try:
-        spec = importlib.util.find_spec(name)
-    except (ImportError, ValueError):
-        return False
-    return spec is not None and not Path(spec.origin or "").is_relative_to(root)
+def _report(section: Section, field: str, file: Path, faults: dict[str, list[Import]]) -> None:
+    for code, why in (("foreign_import", _FOREIGN), ("missing_module", _MISSING)):
+        for named, at_load in _named(faults[code]):
+            message = f"{file.name} imports {named} {why}"
+            if at_load:
+                section.blocks(code, field, f"{message}; it cannot be loaded")
+            else:
+                section.warning(code, field, f"{message}; it fails when it is called")
+    for named, _ in _named(faults["ambiguous_import"]):
+        message = f"{file.name} imports {named} {_AMBIGUOUS} write from .{named.partition(',')[0]} import …"
+        section.warning("ambiguous_import", field, message)
+
+
+def _named(imports: list[Import]) -> Iterator[tuple[str, bool]]:
+    names = list(dict.fromkeys(each.module for each in imports))
+    if names:
+        more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+        yield ", ".join(names[:_NAMED]) + more, any(each.at_load for each in imports)

@@ -8,6 +8,10 @@ from workflows.package.reading.section import Section
 from workflows.package.reading.tool_entries import known_agent, means_every_agent, tool_code, tool_entries
 
 KEY = "lifecycle_tools"
+NEEDS_PERSON = (
+    "needs a person at a user interface: the run ends there as needs_human, unless its trigger answers"
+    " with ui_responses: {tool: {key: value}}"
+)
 _MOMENTS: dict[str, Moment] = {moment: moment for moment in get_args(Moment)} | {
     "workflow_start": "on_start",
     "workflow_end": "on_complete",
@@ -16,10 +20,7 @@ _KINDS = {"lifecycletool", "agenttool", "uitool", "uisurface"}
 
 
 def read_lifecycle_tools(section: Section, *, code: PackageCode, agents: frozenset[str]) -> tuple[LifecycleTool, ...]:
-    entries = list(tool_entries(section, KEY))
-    tools = [_lifecycle_tool(one, owner, code=code, agents=agents) for one, owner in entries]
-    if entries:
-        section.blocks("lifecycle_not_executed", KEY, "lifecycle tools are read, but not called yet")
+    tools = [_lifecycle_tool(one, owner, code=code, agents=agents) for one, owner in tool_entries(section, KEY)]
     return tuple(tool for tool in tools if tool is not None)
 
 
@@ -62,5 +63,4 @@ def _report_kind(section: Section) -> None:
     if kind not in _KINDS:
         section.error("wrong_value", "tool_type", "must be Lifecycle_Tool, Agent_Tool, UI_Tool or UI_Surface")
     elif kind.startswith("ui"):
-        message = f"{raw} needs a person at a user interface; in a headless run nobody sees what it shows"
-        section.warning("ui_tool_headless", "tool_type", message)
+        section.warning("ui_tool_headless", "tool_type", f"{raw} {NEEDS_PERSON}")

@@ -10,7 +10,6 @@ from workflows.package.reading.spelling import speaker, spelled
 from workflows.package.trigger_specs import NAME
 
 _PATTERNS: Mapping[str, Pattern] = {name.lower(): name for name in get_args(Pattern)}
-_EXECUTED: frozenset[Pattern] = frozenset({"DefaultPattern", "Pipeline", "ag2_network"})
 _STARTUP_MODES: Mapping[str, StartupMode] = {name.lower(): name for name in get_args(StartupMode)}
 _NOT_EXECUTED = {
     "initial_message_to_user": "is a greeting for a user interface; there is none here",
@@ -71,9 +70,6 @@ def _pattern(section: Section) -> Pattern:
     if pattern is None:
         section.error("unknown_pattern", field, f"{written} is not one of {_listed(_PATTERNS.values())}")
         return "DefaultPattern"
-    if pattern not in _EXECUTED:
-        message = f"{pattern} is not executed yet; use {_listed(_EXECUTED)} with rules in handoffs"
-        section.blocks("pattern_not_executed", field, message)
     return pattern
 
 
@@ -105,12 +101,11 @@ def _limits(section: Section) -> Limits:
         max_turns=limits.integer("max_turns", default=max_turns),
         wall_clock_s=limits.number("wall_clock_s", default=defaults.wall_clock_s),
         model_calls=limits.integer("model_calls", default=defaults.model_calls),
+        tool_calls=limits.integer("tool_calls", default=defaults.tool_calls),
+        tokens=limits.integer("tokens", default=0) or None,
+        usd=limits.number("usd", default=0) or None,
     )
-    for planned in ("tool_calls", "tokens", "usd"):
-        if limits.get(planned) is not None:
-            limits.number(planned, default=1)
-            limits.ignored(planned, "this limit is not enforced yet; model_calls and wall_clock_s are")
-    limits.report_rest("is not a limit; use max_turns, wall_clock_s or model_calls")
+    limits.report_rest(f"is not a limit; use one of {_listed(Limits.__slots__)}")
     return read
 
 
@@ -121,9 +116,6 @@ def _report_not_executed(section: Section) -> None:
     if section.get("runtime_extensions"):
         message = "is code for a server; a worker never runs it; start it where that server runs"
         section.warning("ignored_in_worker", "runtime_extensions", message)
-    if section.get("failure_message_key"):
-        message = "is not added to the outcome of a failed run yet; look for its value in the final context"
-        section.findings.add("info", "not_executed", section.file, section.at("failure_message_key"), message)
     fields: list[Any] = list(section.body)
     for field in (name for name in fields if isinstance(name, str) and name.startswith("ui_")):
         if section.get(field):

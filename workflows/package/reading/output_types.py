@@ -1,6 +1,7 @@
 """The type grammar of structured outputs: what a field may hold, as authors write it, in normal form."""
 
 import difflib
+import math
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -229,11 +230,15 @@ def _literal(section: Section, *names: str) -> OutputType:
         section.error("missing_field", field, "is needed: a list with at least one value")
         return ANY
     for value in values:
-        if value is not None and not isinstance(value, str | int):
-            message = "may hold text, whole numbers, true, false and null; write anything else in quotes"
+        if value is not None and not isinstance(value, str | int) and not _is_number(value):
+            message = "may hold text, numbers, true, false and null; write anything else in quotes"
             section.error("wrong_value", field, message)
             return ANY
     return LiteralOf(tuple(values))
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, float) and math.isfinite(value)
 
 
 def _known_types() -> str:

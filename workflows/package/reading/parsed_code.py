@@ -14,6 +14,8 @@ ANY_NAME = "*"  # what `from x import *` defines: known only to who imports it
 
 FOREIGN_ROOTS = frozenset({"mozaiks", "mozaiksai", "core", "logs", "factory_app", "autogen"})
 OWN_ROOT = "workflows"  # ours has the same name as the other runtime's folder of packages
+# Importable in a worker, and none of a package's business: its own file of such a name is meant.
+OUR_PACKAGES = frozenset({"accounting", "ops", "triggers", "unattended", "workers"})
 FOR_TOOLS = ("workflows.tools", "workflows.context")
 _OWN_FOLDER = Path(__file__).resolve().parents[2]
 _IMPORTING_CALLS = frozenset({"import_module", "__import__"})
@@ -22,10 +24,12 @@ _LITERALS = (ast.Constant, ast.JoinedStr, ast.List, ast.Tuple, ast.Dict, ast.Set
 
 @dataclass(frozen=True, slots=True)
 class Import:
-    """`at_load`: without this module the importing file cannot be loaded at all. A relative one keeps its dots."""
+    """`at_load`: without this module the importing file cannot be loaded at all. A relative one keeps its dots.
+    `called`: by `import_module`, which finds only what Python has installed."""
 
     module: str
     at_load: bool
+    called: bool = False
 
     @property
     def is_relative(self) -> bool:
@@ -38,7 +42,7 @@ class Import:
         return root in FOREIGN_ROOTS or (root == OWN_ROOT and bool(dot) and not self._is_for_tools)
 
     @property
-    def is_not_there_yet(self) -> bool:
+    def is_missing_here(self) -> bool:
         """For tools, and no file of ours: asked of the disk, since importing it would run code."""
         if not self._is_for_tools:
             return False
@@ -54,12 +58,14 @@ class Import:
 class Code:
     """`names` are what the module defines at its top; `fault` says why it cannot be parsed.
 
-    `extends_path`: it says itself where else Python looks for modules."""
+    `extends_path`: it says itself where else Python looks for modules. `ui_tools`: what it asks people for, as far as
+    the names stand there."""
 
     names: frozenset[str] = frozenset()
     imports: tuple[Import, ...] = ()
     fault: str | None = None
     extends_path: bool = False
+    ui_tools: frozenset[str] = frozenset()
 
     def defines(self, name: str) -> bool:
         return name in self.names or ANY_NAME in self.names
@@ -106,15 +112,28 @@ def _parse(content: bytes) -> Code:
     except (ValueError, RecursionError, MemoryError) as error:
         return Code(fault=str(error) if isinstance(error, ValueError) else "it is nested too deeply")
     names: set[str] = set()
-    imports: dict[str, bool] = {}
+    imports: dict[tuple[str, bool], bool] = {}
     calls = any(each.encode() in content for each in _IMPORTING_CALLS)  # expressions are far more than statements
     for statement, top, at_load in _statements(tree):
         if top:
             names.update(_defined(statement))
-        for module in (*_imported(statement), *(_imported_by_calls(statement) if calls else ())):
-            imports[module] = imports.get(module, False) or at_load
-    found = tuple(Import(module, at_load) for module, at_load in imports.items())
-    return Code(frozenset(names), found, extends_path=b"sys.path" in content)
+        named = [(module, False) for module in _imported(statement)]
+        named += _imported_by_calls(statement) if calls else []
+        for each in named:
+            imports[each] = imports.get(each, False) or at_load
+    found = tuple(Import(module, at_load, called) for (module, called), at_load in imports.items())
+    asked = frozenset(_ui_tools(tree)) if b"use_ui_tool" in content else frozenset()
+    return Code(frozenset(names), found, extends_path=b"sys.path" in content, ui_tools=asked)
+
+
+def _ui_tools(tree: ast.Module) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and "use_ui_tool" in (
+            getattr(node.func, "id", ""),
+            getattr(node.func, "attr", ""),
+        ):
+            given = [*node.args[:1], *(each.value for each in node.keywords if each.arg == "tool_id")]
+            yield from (each.value for each in given if isinstance(each, ast.Constant) and isinstance(each.value, str))
 
 
 def _statements(tree: ast.Module) -> Iterator[tuple[ast.stmt, bool, bool]]:
@@ -192,8 +211,8 @@ def _imported(statement: ast.stmt) -> Iterator[str]:
             yield module
 
 
-def _imported_by_calls(statement: ast.stmt) -> Iterator[str]:
-    """`importlib.import_module("a.b")`, as far as the name stands there."""
+def _imported_by_calls(statement: ast.stmt) -> Iterator[tuple[str, bool]]:
+    """`importlib.import_module("a.b")`, as far as the name stands there. `__import__` does what a statement does."""
     for expression in (each for each in ast.iter_child_nodes(statement) if isinstance(each, ast.expr)):
         for node in ast.walk(expression):
             if not isinstance(node, ast.Call) or not node.args:
@@ -201,4 +220,4 @@ def _imported_by_calls(statement: ast.stmt) -> Iterator[str]:
             name = getattr(node.func, "id", None) or getattr(node.func, "attr", None)
             module = getattr(node.args[0], "value", None)
             if name in _IMPORTING_CALLS and isinstance(module, str) and module and not module.startswith("."):
-                yield module
+                yield module, name == "import_module"

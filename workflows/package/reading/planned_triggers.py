@@ -20,7 +20,6 @@ _SCHEMES = ("stripe", "slack", "svix", "hmac", "bearer", "none")
 _INSTEAD = {
     "type": ("starting a run after another one is", "let what starts that one start both"),
     "apps": ("reading the apps from a collection is", "list them"),
-    "ui_responses": ("answering user interfaces in advance is", "leave it out"),
     "overlap": ("this way to overlap is", "write skip or allow"),
     "jitter": ("spreading runs in time is", "leave it out"),
     "collection": ("watching a whole database is", "name a collection"),
@@ -35,7 +34,7 @@ _APPS_FIELDS = frozenset({"database", "collection", "field", "filter"})
 def take_planned(model: Model, given: Given) -> dict[str, str]:
     """The fields that make the trigger inactive, and what to say of each. `given` is left as if they were not there,
     so that the rest is checked as ever; what is no value of such a field stays in it, and is an error."""
-    fields = {**_BY_MODEL.get(model, {}), "apps": _apps_of_a_collection, "ui_responses": _ui_responses}
+    fields = {**_BY_MODEL.get(model, {}), "apps": _apps_of_a_collection}
     return {field: _message(*_INSTEAD[field]) for field, take in fields.items() if take(given)}
 
 
@@ -98,14 +97,6 @@ def _apps_of_a_collection(given: Given) -> bool:
         return False
     del given["apps"]
     return True
-
-
-def _ui_responses(given: Given) -> bool:
-    answers = given.get("ui_responses")
-    if not isinstance(answers, Mapping) or not all(isinstance(each, Mapping) for each in answers.values()):
-        return False
-    del given["ui_responses"]
-    return bool(answers)
 
 
 _BY_MODEL: Mapping[Model, Mapping[str, Take]] = {

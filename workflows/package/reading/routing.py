@@ -19,13 +19,14 @@ _ROOTS = ("handoff_rules", "transition_rules", "handoffs", "transitions", "trans
 _SIBLINGS = ("schema_version", "version", "description")
 _SOURCE = ("source_agent", "source", "from", "after_turn")
 _TARGET = ("target_agent", "target", "to")
-_TARGET_KINDS = {"reverttousertarget": USER, "terminatetarget": TERMINATE, "agenttarget": None}
+_TARGET_KINDS = {"reverttousertarget": USER, "terminatetarget": TERMINATE, "agenttarget": None, "staytarget": None}
+_STAY = frozenset({"stay", "self"})
 _PRE = frozenset({"pre", "before_reply", "immediate", "context_pre"})
 _POST = frozenset({"", "post", "after"})
 
 
 def read_rules(section: Section, *, agents: frozenset[str], pattern: Pattern = "DefaultPattern") -> tuple[Rule, ...]:
-    """Only classic patterns know rules that a model judges; they differ in what several unconditional ones mean."""
+    """Patterns differ in what several rules without a condition mean, and AG2's own network asks no model."""
     strict = pattern == "ag2_network"
     read = [_rule(entry, agents, by_model=not strict) for entry in _entries(section)]
     rules = in_order(read, strict=strict)
@@ -66,7 +67,7 @@ def _report_lost_rules(section: Section) -> None:
 
 def _rule(section: Section, agents: frozenset[str], *, by_model: bool) -> tuple[Rule, float]:
     source = _source(section, agents)
-    target = _target(section, agents)
+    target = _target(section, agents, source)
     when = read_when(section, by_model=by_model)
     rule = Rule(
         source=source,
@@ -96,15 +97,18 @@ def _source(section: Section, agents: frozenset[str]) -> str:
     return source
 
 
-def _target(section: Section, agents: frozenset[str]) -> str:
+def _target(section: Section, agents: frozenset[str], source: str) -> str:
     """`transition_target`, and `terminate_if`, say of themselves where a rule leads; a name beside must agree."""
     field = spelled(section, *_TARGET)
     place = "transition_target" if section.body.get("transition_target") is not None else "terminate_if"
     kind = _target_kind(section)
-    implied = TERMINATE if section.body.get("terminate_if") is not None else _TARGET_KINDS.get(kind or "")
+    implied = source if kind == "staytarget" else _TARGET_KINDS.get(kind or "")
+    implied = TERMINATE if section.body.get("terminate_if") is not None else implied
     if section.body.get(field) is None and implied is not None:
         return implied
     target = speaker(section.required_text(field))
+    if target.lower() in _STAY and target not in agents:
+        target = source
     if implied is not None and target != implied:
         section.error("wrong_value", place, f"leads to {implied}, but {field} is {target}; make them agree")
     elif target in (USER, TERMINATE) and kind == "agenttarget":
@@ -116,7 +120,7 @@ def _target(section: Section, agents: frozenset[str]) -> str:
 def _target_kind(section: Section) -> str | None:
     kind = section.text("transition_target")
     if kind is not None and kind.lower() not in _TARGET_KINDS:
-        message = f"{kind} is not one of AgentTarget, RevertToUserTarget, TerminateTarget"
+        message = f"{kind} is not one of AgentTarget, RevertToUserTarget, StayTarget, TerminateTarget"
         section.error("wrong_value", "transition_target", message)
     return kind.lower() if kind is not None else None
 
@@ -133,7 +137,9 @@ def _scope(section: Section, when: When) -> Literal["pre", "post"]:
         section.error("wrong_value", field, f"{scope} is neither pre nor post")
     if scope in _PRE and when == ALWAYS:
         section.ignored(field, "a rule without a condition is asked after the reply; leave it out")
-    return "pre" if scope in _PRE and when != ALWAYS else "post"
+    elif scope in _PRE and when.judged is not None:
+        section.ignored(field, "a model judges during the reply, not before; leave it out")
+    return "pre" if scope in _PRE and when.condition is not None else "post"
 
 
 def _termination_reason(section: Section, target: str) -> str | None:

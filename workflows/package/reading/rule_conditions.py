@@ -31,7 +31,7 @@ _BROKEN = When("False")  # of a rule that is reported as an error: it makes no o
 
 
 def read_when(section: Section, *, by_model: bool) -> When:
-    """`by_model`: this pattern knows rules that a model judges."""
+    """`by_model`: rules that a model judges are nothing unusual in this pattern."""
     ending = section.get("terminate_if")
     if ending is not None:
         return _terminate_if(section, ending)
@@ -144,11 +144,11 @@ def _is_expression(text: str) -> bool:
 def _judged(section: Section, texts: dict[str, str], *, by_model: bool) -> When:
     place = next(iter(texts))
     if not by_model:
-        message = "is for a model to judge, and ag2_network asks none; use context_equals or context_expression"
-        section.error("judged_by_model", place, message)
-        return _BROKEN
-    message = "is for a model to judge, which is not executed yet; write an expression over context variables"
-    section.blocks("judged_by_model", place, message)
+        message = (
+            "is for a model to judge, which AG2's own network does not ask: here the agent's model is offered it as a"
+            " tool; write an expression over context variables if that is not meant"
+        )
+        section.warning("judged_by_model", place, message)
     return When(judged=" and ".join(texts.values()))
 
 

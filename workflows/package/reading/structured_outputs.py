@@ -22,9 +22,6 @@ def read_structured_outputs(
     for agent in sorted(required - registry.keys()):
         message = f"names no model for {agent}, which has structured_outputs_required: true; add {agent}: <model>"
         section.error("missing_model", "registry", message)
-    if registry:
-        message = "agents are to answer with a model, which is read, but not asked of them"
-        section.blocks("structured_outputs_not_executed", "registry", message)
     section.get("schema_version", "version", "description", "NOTE")
     section.report_rest()
     return StructuredOutputs(models, {agent: model for agent, model in registry.items() if model in models})

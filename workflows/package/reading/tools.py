@@ -5,7 +5,8 @@ from pathlib import Path
 
 from workflows.package.models import LifecycleTool, Tool, ToolKind
 from workflows.package.reading.code import PackageCode
-from workflows.package.reading.lifecycle_tools import read_lifecycle_tools
+from workflows.package.reading.durations import read_duration_s
+from workflows.package.reading.lifecycle_tools import NEEDS_PERSON, read_lifecycle_tools
 from workflows.package.reading.section import Section
 from workflows.package.reading.tool_entries import known_agent, means_every_agent, tool_code, tool_entries
 
@@ -47,12 +48,10 @@ def _tool(
     kind = _kind(section, default)
     bound = section.flag("bind_to_agent", default=True)
     auto_invoke = section.flag("auto_invoke", "auto_tool_call", default=kind == "UI_Tool")
-    if kind == "Agent_Tool":
-        _report_calling(section, bound=bound, auto_invoke=auto_invoke)
-    else:
+    if kind != "Agent_Tool":
         section.get("ui", "ui_contract")
-        message = f"{kind} needs a person at a user interface; it is not offered to the agent"
-        section.warning("ui_tool_headless", "tool_type", message)
+        section.warning("ui_tool_headless", "tool_type", f"{kind} {NEEDS_PERSON}")
+    timeout_s = read_duration_s(section, "timeout_s", "timeout_seconds", "timeout", default=0.0, longest_s=86400)
     if found is None:
         section.get("name", "tool_id", "description")
         return None
@@ -60,7 +59,17 @@ def _tool(
     _report_names(section, function)
     description = section.text("description") or ""
     _report_rest(section)
-    return Tool(owners, file, function, description, kind=kind, bound=bound, auto_invoke=auto_invoke)
+    return Tool(
+        owners,
+        file,
+        function,
+        description,
+        kind=kind,
+        bound=bound,
+        auto_invoke=auto_invoke,
+        timeout_s=timeout_s or None,
+        place=section.path,
+    )
 
 
 def _owners(section: Section, owner: str | None, agents: frozenset[str]) -> tuple[str, ...]:
@@ -90,13 +99,6 @@ def _kind(section: Section, default: ToolKind) -> ToolKind:
         message = "must be Agent_Tool, UI_Tool or UI_Surface; a tool of the run's life stands under lifecycle_tools"
         section.error("wrong_value", "tool_type", message)
     return kind or default
-
-
-def _report_calling(section: Section, *, bound: bool, auto_invoke: bool) -> None:
-    if not bound:
-        section.ignored("bind_to_agent", "a tool that is not bound is not offered to the agent; nothing calls it")
-    elif auto_invoke:
-        section.ignored("auto_invoke", "the agent decides when to call this tool; say in its prompt when to")
 
 
 def _report_names(section: Section, function: str) -> None:

@@ -41,8 +41,12 @@ _AGENT = mapping(
         "prompt_sections": ref("sections"),
         "prompt_sections_custom": ref("sections"),
         "system_message": nullable_text("The system prompt, where there are no sections"),
-        "max_consecutive_auto_reply": whole("Replies in a row; default 2", least=0),
-        "auto_tool_mode": flag("Its reply is parsed and handed to its auto_invoke tools"),
+        "max_consecutive_auto_reply": whole(
+            "Turns in a row; one more ends the chat. 0: it never speaks; default: no limit", least=0
+        ),
+        "auto_tool_mode": flag(
+            "It is offered no tools: its auto_invoke tools are called with what its structured reply says"
+        ),
         "structured_outputs_required": flag("It answers with its model of structured_outputs"),
         "human_input_mode": nullable_text("NEVER is used, whatever is written"),
         **read_only("llm_config_type"),

@@ -43,9 +43,9 @@ _LIMITS = mapping(
         "max_turns": whole("Turns of the whole chat; default 50"),
         "wall_clock_s": above_zero("Seconds of work; default 3600"),
         "model_calls": whole("Calls of models; default 500"),
-        "tool_calls": whole("Not enforced yet"),
-        "tokens": whole("Not enforced yet"),
-        "usd": above_zero("Not enforced yet"),
+        "tool_calls": whole("Calls of tools; default 500"),
+        "tokens": whole("Input and output of all models together; no default"),
+        "usd": above_zero("What the model calls cost, by the prices of the models file; no default"),
     },
     additionalProperties=False,
 )
@@ -69,7 +69,7 @@ def orchestrator() -> Schema:
         "limits": either(_LIMITS, {"type": "null"}),
         "retry": {"description": "Not executed yet"},
         "on_failure": {"description": "Not executed yet"},
-        "failure_message_key": nullable_text("The variable that explains a failed run"),
+        "failure_message_key": nullable_text("The text variable whose value stands before the reason of a failed run"),
         "inputs": {
             **by_name(either(_INPUT, {"type": "null"})),
             "description": "What a run may take from its trigger; no other field reaches a prompt or a query",

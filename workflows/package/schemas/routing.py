@@ -21,7 +21,7 @@ _SCOPES = ("pre", "post", "after", "before_reply", "immediate", "context_pre", "
 
 
 def _rule() -> Schema:
-    source, target = "The agent that spoke, or user", "An agent, user or terminate"
+    source, target = "The agent that spoke, or user", "An agent, user, terminate, or stay: the source itself"
     return mapping(
         "Who speaks after whom",
         {
@@ -29,7 +29,7 @@ def _rule() -> Schema:
             **{name: text(target) for name in ("target_agent", "target", "to")},
             "handoff_type": one_of(_KINDS, "after_work: always; condition: when it holds"),
             "transition_type": one_of(_KINDS, "Another name of handoff_type"),
-            "condition_type": one_of(_CONDITION_TYPES, "How the condition is asked"),
+            "condition_type": one_of(_CONDITION_TYPES, "How it is asked; string_llm: by the agent's model"),
             "condition": {
                 "type": ["string", "boolean", "null"],
                 "description": "Such as ${stage} == 'done' and not ${stopped}",
@@ -40,7 +40,7 @@ def _rule() -> Schema:
             "conditions": names("Joined with and"),
             "condition_scope": one_of(_SCOPES, "pre: asked before the agent speaks, and skips its reply"),
             "transition_target": one_of(
-                ("AgentTarget", "RevertToUserTarget", "TerminateTarget"), "Must agree with the target"
+                ("AgentTarget", "RevertToUserTarget", "StayTarget", "TerminateTarget"), "Must agree with the target"
             ),
             "termination_reason": nullable_text("workflow_failed fails the run"),
             "priority": {"type": ["number", "null"], "description": "Lower is asked first"},

@@ -55,7 +55,9 @@ def structured_outputs() -> Schema:
     entry = mapping("An entry", {"agent": text("An agent"), "model": nullable_text("A model")})
     models = either(by_name(ref("model")), items(ref("model")), description="By name, or a list of models with a name")
     registry = either(
-        by_name({"type": ["string", "null"]}), items(entry), description="Which agent answers with which model"
+        by_name({"type": ["string", "null"]}),
+        items(entry),
+        description="Which agent answers with which model; its answers are checked, and it gets one second chance",
     )
     fields = {**VERSION, "models": models, "registry": registry}
     wrapped = {"type": ["object", "null"], "properties": fields, "description": "The same content, wrapped"}

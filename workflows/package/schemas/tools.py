@@ -21,6 +21,10 @@ from workflows.package.schemas.vocabulary import (
 
 _FILE = "In the package, its tools folder, or ../_shared beside the package"
 _OWNERS = either({"type": ["string", "null"]}, names("Agents"), description="The agent, or agents, that may call it")
+_TIMEOUT = {
+    "type": ["number", "string", "null"],
+    "description": "How long a call may take: 30, or 5m; default 300 s. timeout_seconds and timeout are other names",
+}
 _TOOL = mapping(
     "A function an agent may call",
     {
@@ -30,16 +34,25 @@ _TOOL = mapping(
         "function": text("A function that the file defines"),
         "description": nullable_text("What the model is told"),
         "name": nullable_text("The agent knows a tool by its function's name"),
-        "tool_type": one_of(get_args(ToolKind), "UI tools need a person and are not offered to the model"),
-        "auto_invoke": flag("Called with the agent's structured output, in auto_tool_mode"),
+        "tool_type": one_of(
+            get_args(ToolKind), "UI tools need a person: the run ends there, unless its trigger has ui_responses"
+        ),
+        "auto_invoke": flag(
+            "Called with the agent's structured reply, if the agent is in auto_tool_mode or bind_to_agent is false"
+        ),
         "auto_tool_call": flag("Another name of auto_invoke"),
-        "bind_to_agent": flag("false: not offered to the model"),
+        "bind_to_agent": flag(
+            "false: not offered to the agent's model; with auto_invoke it is called with the structured reply"
+        ),
+        "timeout_s": _TIMEOUT,
+        "timeout_seconds": _TIMEOUT,
+        "timeout": _TIMEOUT,
         **read_only("ui", "ui_contract", "outcome", "constraints", "integration"),
     },
     required=["file", "function"],
 )
 _LIFECYCLE = mapping(
-    "A function of the run's life",
+    "A function that is called at a moment of the run; it takes context_variables and whose run it is",
     {
         "trigger": one_of((*get_args(Moment), "workflow_start", "workflow_end"), "When it is called"),
         "agent": nullable_text("Of before_agent and after_agent; null: every agent"),

@@ -1,0 +1,137 @@
+"""The command that runs a package in this process: the way to try one, and to test one from a shell."""
+
+import asyncio
+import json
+import logging
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TextIO
+
+import click
+
+from ops.cli.json_argument import JsonArgumentError, json_object
+from ops.cli.output import json_option
+from ops.cli.own_output import own_output
+from workers.logs import configure_logging, hide_in_logs, hiding_in_streams
+from workers.settings import Settings, load_settings
+from workflows.context.redaction import Redactor
+
+if TYPE_CHECKING:
+    from ops.one_run.report import RunReport
+    from ops.one_run.request import Request
+
+SAID_NO, WRONG_USE, INTERRUPTED = 1, 2, 130
+_FILE = click.Path(path_type=Path)
+
+
+@click.command("run")
+@click.argument("workflow")
+@click.option("--app", "app_id", default="local", show_default=True, help="Whose run it is.")
+@click.option("--input", "input_text", default="{}", help="JSON, or @file with JSON in it.")
+@click.option("--script", type=_FILE, help="A file with answers, for every model that the package names.")
+@click.option("--production", is_flag=True, help="As ENVIRONMENT=production: environment variables are absent.")
+@click.option("--models", type=_FILE, help="The models file. Default: the one a worker uses.")
+@click.option("--message", help="In place of the package's initial message.")
+@click.option(
+    "--context", "context_text", default="{}", help="Values of variables, as JSON or @file, instead of reading them."
+)
+@click.option("--ui-responses", "ui_text", default="{}", help="What people answer, by tool and key, as JSON or @file.")
+@click.option("--verbose", is_flag=True, help="With the traceback of whatever failed in the package's own code.")
+@json_option
+def run_locally(workflow: str, as_json: bool, verbose: bool, **given: Any) -> None:
+    """Runs WORKFLOW in this process, without any service: no database is read or written.
+
+    WORKFLOW is the name of a package, or its directory. Exit code 0 when the run succeeded, 1 otherwise.
+    """
+    from ops.one_run.request import NotStartedError, WrongUseError
+
+    try:
+        raise SystemExit(_run(workflow, given, as_json=as_json, verbose=verbose))
+    except NotStartedError as error:
+        code, text = SAID_NO, str(error)
+    except (WrongUseError, JsonArgumentError) as error:
+        code, text = WRONG_USE, str(error)
+    click.echo(f"unattended: {text}", err=True)
+    raise SystemExit(code)
+
+
+def _run(workflow: str, given: dict[str, Any], *, as_json: bool, verbose: bool) -> int:
+    from ops.one_run.chosen import chosen_package
+    from ops.one_run.live_view import LiveView
+    from ops.one_run.request import NobodyWatches
+    from ops.one_run.run import one_run, with_flags
+
+    request = _request(given)
+    settings = with_flags(load_settings(models=given["models"]), production=given["production"])
+    package = chosen_package(workflow, settings)
+    redactor = Redactor()
+    reports: list[RunReport] = []
+
+    async def work(out: TextIO) -> None:
+        view = NobodyWatches(_note) if as_json else LiveView(out, note=_note, verbose=verbose)
+        async with one_run(package, request, settings, watch=view, redactor=redactor) as run:
+            try:
+                await run.work()
+            finally:  # also of a run that was cut off
+                reports.append(run.report())
+                if isinstance(view, LiveView):
+                    view.end(reports[0])
+                else:
+                    _print_json(reports[0], out)
+
+    with own_output() as out, hiding_in_streams(redactor):
+        _configure_logging(settings, redactor, verbose=verbose)
+        try:
+            asyncio.run(work(out))
+        except KeyboardInterrupt:
+            return INTERRUPTED
+    return 0 if reports[0].succeeded else SAID_NO
+
+
+def _request(given: dict[str, Any]) -> "Request":
+    from ops.one_run.request import Request, WrongUseError
+
+    if given["script"] is not None and given["models"] is not None:
+        raise WrongUseError("--script answers for every model; leave --models out")
+    return Request(
+        input=_json(given["input_text"], "--input"),
+        context=_json(given["context_text"], "--context"),
+        ui_responses=_json(given["ui_text"], "--ui-responses"),
+        script=given["script"],
+        message=given["message"],
+        app_id=given["app_id"],
+    )
+
+
+def _json(text: str, option: str) -> dict[str, Any]:
+    try:
+        return json_object(text)
+    except JsonArgumentError as error:
+        raise JsonArgumentError(f"{option}: {error}") from None
+
+
+def _note(text: str) -> None:
+    click.echo(f"note: {text}", err=True)
+
+
+def _print_json(report: "RunReport", out: TextIO) -> None:
+    value = report.as_json()
+    ascii_only = "utf" not in (out.encoding or "").lower()
+    try:
+        text = json.dumps(value, default=str, ensure_ascii=ascii_only, indent=2, allow_nan=False)
+    except ValueError:  # JSON has no NaN, which a tool may have put into the context
+        value = json.loads(json.dumps(value, default=str), parse_constant=str)
+        text = json.dumps(value, ensure_ascii=ascii_only, indent=2)
+    try:
+        click.echo(text, file=out)
+    except BrokenPipeError:
+        return  # who reads is gone
+
+
+def _configure_logging(settings: Settings, redactor: Redactor, *, verbose: bool) -> None:
+    """Quiet unless somebody asks: the view says what happens, and of what failed where."""
+    asked = "UNATTENDED_LOG_LEVEL" in settings.environ
+    configure_logging(role="run", log_format=settings.log_format, log_level=settings.log_level if asked else "warning")
+    hide_in_logs(redactor)
+    if not (asked or verbose):
+        for handler in logging.getLogger().handlers:
+            handler.addFilter(lambda record: record.levelno >= logging.ERROR or not record.exc_info)

@@ -1,0 +1,44 @@
+"""A turn as lines for people: who spoke, what the tools did, what was said, what changed, who is next."""
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from ops.cli.verdicts import printable
+from ops.one_run.report import TurnReport
+
+MAX_VALUE = 200
+GOOD, BAD, DIM = "green", "red", "dim"
+_PLACE = re.compile(r'^ *File "(.+)", line (\d+), in (.+)$', re.MULTILINE)
+
+Line = tuple[str, str]  # style and text
+
+
+def turn_lines(number: int, turn: TurnReport) -> Iterable[Line]:
+    tokens = f"{turn.tokens.get('input', 0)} tokens in, {turn.tokens.get('output', 0)} out"
+    head = f"{number}. {printable(turn.agent)} → {printable(turn.handoff or 'end')}"
+    yield "bold", f"{head}  ({tokens}, {turn.duration_s:.2f} s)"
+    for call in turn.tool_calls:
+        result = "" if call.result is None else f" → {shown(call.result)}"
+        yield BAD if call.failed else "cyan", f"   calls {printable(call.name)}({shown(call.arguments)}){result}"
+    for line in turn.text.splitlines():
+        yield "", f"   {printable(line)}"
+    for name, value in turn.context_changes.items():
+        yield DIM, f"   {printable(name)} = {shown(value)}"
+
+
+def failure_lines(errors: Iterable[Mapping[str, Any]], *, tracebacks: bool = False) -> Iterable[Line]:
+    """What failed in the package's own code, and how; and the last place that its traceback names."""
+    for error in errors:
+        places = _PLACE.findall(str(error["traceback"]))
+        where = "" if not places else " ({}:{}, in {})".format(*places[-1])
+        yield BAD, printable(f"   ! {error['where']}: {error['type']}: {error['message']}{where}")
+        if tracebacks:
+            for line in str(error["traceback"]).splitlines():
+                yield DIM, f"     {printable(line)}"
+
+
+def shown(value: Any) -> str:
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+    return printable(text if len(text) <= MAX_VALUE else f"{text[:MAX_VALUE]}… ({len(text)} characters)")

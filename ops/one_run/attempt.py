@@ -1,0 +1,87 @@
+"""An attempt: the chat as it begins, or as it goes on after the last turn that was kept."""
+
+import logging
+from dataclasses import replace
+
+from ops.one_run.kept import Kept
+from ops.one_run.plan import Plan
+from workflows.chat.agents import BuiltPackage, build_package
+from workflows.chat.checkpoint import Counters
+from workflows.chat.clock import WorkedTime
+from workflows.chat.conversation import DEFAULT_OPENING
+from workflows.chat.errors import ChatError, PackageDefect
+from workflows.chat.invoking import TimedOutError, invoke
+from workflows.chat.live import Conversation
+from workflows.chat.meter import RunMeter
+from workflows.context.context_variables import ContextVariables
+from workflows.context.documents import WriteRefusedError
+from workflows.context.loading import load_context, suppressed_names
+from workflows.context.missing import ContextError, ContextUnavailableError
+from workflows.context.redaction import take_out
+from workflows.outcome import Outcome, OutcomeError, OutcomeKind
+
+log = logging.getLogger(__name__)
+
+BUILD_TIMEOUT_S = 60.0
+
+
+async def built_package(plan: Plan) -> BuiltPackage:
+    """Imports the package's Python: code that may do anything, and take for ever."""
+    around = plan.around
+    build = (build_package, plan.package, around.models, around.threads)
+    try:
+        built: BuiltPackage = await invoke(*build, keywords={}, threads=around.threads, timeout_s=BUILD_TIMEOUT_S)
+    except TimedOutError:
+        raise PackageDefect(f"its Python files take longer than {BUILD_TIMEOUT_S:g} s to load") from None
+    return built
+
+
+def new_chat(plan: Plan, built: BuiltPackage, kept: Kept, before: Counters | None) -> Conversation:
+    """`before` is what the attempt before this one had used up."""
+    orchestrator, around = plan.package.orchestrator, plan.around
+    fixed = plan.facts.base_values()
+    checkpoint = kept.checkpoint()
+    counters = _carried_over(checkpoint.counters if checkpoint is not None else Counters(), before)
+    return Conversation(
+        built=built,
+        context=ContextVariables(fixed if checkpoint is None else checkpoint.context),
+        suppressed=suppressed_names(plan.package, production=around.sources.production),
+        meter=RunMeter(kept.record, counters, around.prices, calls=len(kept.calls)),
+        opening=around.redactor.text(plan.request.message or orchestrator.initial_message or DEFAULT_OPENING),
+        turns=[] if checkpoint is None else list(checkpoint.turns),
+        next_agent=None if checkpoint is None else checkpoint.next_agent,
+        fixed=fixed,
+        redactor=around.redactor,
+        ended=None if checkpoint is None else checkpoint.ended,
+        ui_responses=plan.request.ui_responses,
+        clock=WorkedTime(orchestrator.limits.wall_clock_s, counters.worked_s),
+    )
+
+
+def _carried_over(kept: Counters, before: Counters | None) -> Counters:
+    """A worker finds in its ledger what an attempt used up that kept nothing else."""
+    if before is None:
+        return kept
+    return replace(
+        kept,
+        model_calls=before.model_calls,
+        tokens=before.tokens,
+        cost_nano_usd=before.cost_nano_usd,
+        failed=dict(before.failed),
+    )
+
+
+async def load_run_context(plan: Plan, chat: Conversation) -> None:
+    loaded = await load_context(plan.as_loaded, plan.facts, plan.request.input, plan.around.sources)
+    take_out(loaded.variables, chat.suppressed, chat.redactor, fixed=chat.fixed)
+    chat.context = loaded.variables
+
+
+def outcome_of(error: Exception) -> Outcome:
+    if isinstance(error, ChatError):
+        return error.outcome()
+    if not isinstance(error, ContextError | ContextUnavailableError | WriteRefusedError):
+        log.error("run_crashed", exc_info=error)
+    failure = OutcomeError(type(error).__name__, str(error))
+    transient = isinstance(error, ContextUnavailableError)  # another attempt may find the source well
+    return Outcome(OutcomeKind.PACKAGE_ERROR, str(error), failure, transient=transient)

@@ -1,0 +1,77 @@
+"""Runs a package in this process: for tests of packages, and for `unattended run`."""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TypedDict, Unpack
+
+from ops.one_run.chosen import chosen_package
+from ops.one_run.one_run import OneRun
+from ops.one_run.plan import plan_of
+from ops.one_run.report import RunReport
+from ops.one_run.request import LOCAL_APP, NobodyWatches, Request, Watch
+from ops.one_run.surroundings import surroundings
+from workers.settings import Settings, load_settings
+from workflows.context.redaction import Redactor
+from workflows.package.models import Package
+
+
+class Options(TypedDict, total=False):
+    """`script`: a file with answers, or what such a file says; without it the models of the models file are asked.
+    `context` presets variables; `ui_responses` answers for people, by tool and key."""
+
+    script: str | Path | Mapping[str, Any] | None
+    input: Mapping[str, Any]
+    context: Mapping[str, Any]
+    ui_responses: Mapping[str, Mapping[str, Any]]
+    message: str | None
+    models: str | Path | None
+    production: bool
+    app: str
+
+
+def run_package(workflow: str | Path, **options: Unpack[Options]) -> RunReport:
+    """One run, from its beginning to its end. `workflow` is a folder or a name.
+
+    NotStartedError when the package is not one that is run, WrongUseError when the arguments make no sense. Where
+    an event loop runs already, await `run_package_async`.
+    """
+    return asyncio.run(run_package_async(workflow, **options))
+
+
+async def run_package_async(workflow: str | Path, **options: Unpack[Options]) -> RunReport:
+    models, script = options.get("models"), options.get("script")
+    settings = with_flags(
+        load_settings(models=None if models is None else Path(models)), production=options.get("production", False)
+    )
+    request = Request(
+        input=options.get("input", {}),
+        context=options.get("context", {}),
+        ui_responses=options.get("ui_responses", {}),
+        script=Path(script) if isinstance(script, str) else script,
+        message=options.get("message"),
+        app_id=options.get("app", LOCAL_APP),
+    )
+    package = chosen_package(workflow, settings)
+    async with one_run(package, request, settings) as run:
+        await run.work()
+        return run.report()
+
+
+def with_flags(settings: Settings, *, production: bool) -> Settings:
+    return replace(settings, environment="production") if production else settings
+
+
+@asynccontextmanager
+async def one_run(
+    package: Package,
+    request: Request,
+    settings: Settings,
+    *,
+    watch: Watch | None = None,
+    redactor: Redactor | None = None,
+) -> AsyncIterator[OneRun]:
+    async with surroundings(package, request.script, settings, redactor or Redactor()) as around:
+        yield OneRun(plan_of(package, request, around), watch or NobodyWatches())

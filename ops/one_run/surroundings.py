@@ -1,0 +1,104 @@
+"""Surroundings: what a worker process gives its runs, made for a single one, without any service."""
+
+import json
+import tempfile
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from accounting.prices import PriceTable
+from ops.one_run.presets import no_database
+from ops.one_run.request import WrongUseError
+from workers.hidden_values import values_of_environment, values_of_models, values_of_packages
+from workers.settings import Settings
+from workflows.chat.errors import PackageDefect
+from workflows.chat.models import Models, scripted
+from workflows.chat.script import read_script
+from workflows.chat.tool_threads import ToolThreads
+from workflows.context.external.reader import ExternalReader
+from workflows.context.loading import ContextSources
+from workflows.context.redaction import Redactor
+from workflows.models_file import models_path, read_models_file
+from workflows.package.catalog import LIBRARY
+from workflows.package.models import Package
+
+TOOL_THREADS = 8
+SCRIPT = "script.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    settings: Settings
+    models: Models = field(repr=False)
+    prices: PriceTable
+    redactor: Redactor = field(repr=False)
+    threads: ToolThreads = field(repr=False)
+    sources: ContextSources = field(repr=False)
+    scripted: bool
+
+
+@asynccontextmanager
+async def surroundings(
+    package: Package, script: Path | Mapping[str, Any] | None, settings: Settings, redactor: Redactor
+) -> AsyncIterator[Surroundings]:
+    redactor.hide(values_of_environment(settings))
+    redactor.hide(values_of_packages([package], settings))
+    async with AsyncExitStack() as opened:
+        models, prices = _models(script, settings, redactor, opened)
+        opened.push_async_callback(models.close)
+        external = ExternalReader(allowed_hosts=settings.external_hosts, resolve_secret=settings.resolve_secret)
+        opened.push_async_callback(external.close)
+        threads = ToolThreads(TOOL_THREADS)
+        opened.callback(threads.close)
+        yield Surroundings(
+            settings=settings,
+            models=models,
+            prices=prices,
+            redactor=redactor,
+            threads=threads,
+            sources=_sources(settings, external),
+            scripted=script is not None,
+        )
+
+
+def _models(
+    script: Path | Mapping[str, Any] | None, settings: Settings, redactor: Redactor, opened: AsyncExitStack
+) -> tuple[Models, PriceTable]:
+    if script is None:
+        file = read_models_file(models_path(settings.models, library=LIBRARY))
+        redactor.hide(values_of_models(file.models, settings))
+        return Models(file.models, settings.resolve_secret), file.prices
+    folder = Path(opened.enter_context(tempfile.TemporaryDirectory(prefix="unattended-run-")))
+    return scripted(_readable(script, folder)), PriceTable()
+
+
+def _readable(script: Path | Mapping[str, Any], folder: Path) -> Path:
+    """The file, looked at now: what is wrong with it is said before anything begins."""
+    file = script if isinstance(script, Path) else _written(script, folder)
+    try:
+        read_script(file)
+    except PackageDefect as error:
+        text = str(error) if isinstance(script, Path) else str(error).replace(str(file), "the script")
+        raise WrongUseError(text) from None
+    return file
+
+
+def _written(script: Mapping[str, Any], folder: Path) -> Path:
+    file = folder / SCRIPT
+    try:
+        file.write_text(json.dumps(script), encoding="utf-8")
+    except (TypeError, ValueError, RecursionError) as error:
+        raise WrongUseError(f"the script is not plain data: {error}") from None
+    return file
+
+
+def _sources(settings: Settings, external: ExternalReader) -> ContextSources:
+    return ContextSources(
+        environment=settings.context_environment(),
+        production=settings.production,
+        include_schema=settings.include_schema,
+        read_document=no_database,
+        read_external=external.read,
+    )

@@ -1,0 +1,156 @@
+"""A server of OpenAI's chat completions that does what servers do on bad days, and counts what it served."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+
+class End(Enum):
+    HANG = "says nothing more, and stays"
+    CLOSE = "closes the connection"
+    RESET = "cuts the connection off"
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What is written, in pieces with pauses (seconds) between them. `told` are input and output tokens, which count
+    as served once all of it is written."""
+
+    pieces: Sequence[bytes | float | End]
+    told: tuple[int, int] = (0, 0)
+
+
+@dataclass
+class FaultyServer:
+    replies: Sequence[Reply]
+    url: str = ""
+    requests: list[dict[str, Any]] = field(default_factory=list)
+    connections: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
+        try:
+            while await self._one(reader, writer):
+                pass
+        except (OSError, asyncio.IncompleteReadError):
+            pass  # the client has gone
+        finally:
+            writer.close()
+            with suppress(OSError):
+                await writer.wait_closed()
+
+    async def _one(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
+        head = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
+        length = int(head.partition("content-length:")[2].partition("\r\n")[0] or 0)
+        self.requests.append(json.loads(await reader.readexactly(length)))
+        reply = self.replies[min(len(self.requests), len(self.replies)) - 1]
+        for piece in reply.pieces:
+            match piece:
+                case bytes():
+                    writer.write(piece)
+                    await writer.drain()
+                case float():
+                    await asyncio.sleep(piece)
+                case End.RESET:
+                    writer.transport.abort()
+                    return False
+                case End.CLOSE:
+                    return False
+                case End.HANG:
+                    await reader.read()  # until the client gives up
+                    return False
+        self.input_tokens += reply.told[0]
+        self.output_tokens += reply.told[1]
+        return True
+
+
+@asynccontextmanager
+async def faulty_server(*replies: Reply) -> AsyncIterator[FaultyServer]:
+    """The n-th request gets the n-th reply, later ones the last."""
+    faulty = FaultyServer(replies)
+    handlers: set[asyncio.Task[None]] = set()
+
+    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        handlers.add(task)
+        try:
+            await faulty.serve(reader, writer)
+        except asyncio.CancelledError:
+            pass  # the test is over
+        finally:
+            handlers.discard(task)
+
+    server = await asyncio.start_server(handle, "127.0.0.1", 0)
+    faulty.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
+    try:
+        yield faulty
+    finally:
+        server.close()
+        for task in list(handlers):
+            task.cancel()
+        await asyncio.gather(*handlers, return_exceptions=True)
+        await server.wait_closed()
+
+
+def http(status: int, body: bytes, headers: Mapping[str, str] | None = None, *, length: int | None = None) -> bytes:
+    fields = {"content-type": "application/json", "content-length": str(len(body) if length is None else length)}
+    lines = [f"HTTP/1.1 {status} Said", *(f"{name}: {value}" for name, value in {**fields, **(headers or {})}.items())]
+    return "\r\n".join([*lines, "", ""]).encode() + body
+
+
+def refusal(status: int, headers: Mapping[str, str] | None = None) -> Reply:
+    return Reply([http(status, json.dumps({"error": {"message": "no", "type": "stub"}}).encode(), headers)])
+
+
+def answer(
+    text: str | None,
+    *calls: Mapping[str, Any],
+    told: tuple[int, int] | None = (10, 2),
+    stream: bool = False,
+    finish: str = "stop",
+) -> Reply:
+    """A whole good answer; `told` None leaves out its usage."""
+    usage = (
+        None if told is None else {"prompt_tokens": told[0], "completion_tokens": told[1], "total_tokens": sum(told)}
+    )
+    if stream:
+        return Reply(streamed(chunks(text, calls, finish=finish, usage=usage)), told or (0, 0))
+    message = {"role": "assistant", "content": text, "tool_calls": list(calls) or None}
+    choices = [{"index": 0, "finish_reason": finish, "message": message}]
+    return Reply([http(200, json.dumps(body_of("chat.completion", choices, usage)).encode())], told or (0, 0))
+
+
+def body_of(kind: str, choices: Sequence[Any], usage: Any) -> dict[str, Any]:
+    return {"id": "c-1", "object": kind, "created": 1, "model": "stub", "choices": list(choices), "usage": usage}
+
+
+def chunks(text: str | None, calls: Sequence[Mapping[str, Any]], *, finish: str | None, usage: Any) -> list[bytes]:
+    numbered = [{**call, "index": index} for index, call in enumerate(calls)] or None
+    deltas: list[dict[str, Any]] = (
+        [{"role": "assistant", "content": part} for part in (text or "").split(" ")] if text else []
+    )
+    deltas += [{"role": "assistant", "tool_calls": numbered}] if numbered else []
+    said: list[list[Any]] = [[{"index": 0, "delta": delta, "finish_reason": None}] for delta in deltas]
+    ends = [[{"index": 0, "delta": {}, "finish_reason": finish}]] if finish else []
+    bodies = [body_of("chat.completion.chunk", choices, None) for choices in (*said, *ends)]
+    bodies += [body_of("chat.completion.chunk", [], usage)] if usage else []
+    return [b"data: " + json.dumps(body).encode() + b"\n\n" for body in bodies]
+
+
+def streamed(events: Sequence[bytes], *, end: bool = True) -> list[bytes]:
+    """In pieces of HTTP's own, one for each event."""
+    head = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
+    lines = [*events, *([b"data: [DONE]\n\n"] if end else [])]
+    pieces = [f"{len(line):x}\r\n".encode() + line + b"\r\n" for line in lines]
+    return [head, *pieces, *([b"0\r\n\r\n"] if end else [])]
+
+
+def call(name: str, arguments: str = "{}", *, number: int = 1) -> dict[str, Any]:
+    return {"id": f"call_{number}", "type": "function", "function": {"name": name, "arguments": arguments}}

@@ -1,0 +1,46 @@
+"""Leaks: what must be as it was when a chat is over: tasks, threads, and file descriptors, sockets among them."""
+
+import asyncio
+import gc
+import threading
+import time
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+
+@asynccontextmanager
+async def leaving_nothing(*, within_s: float = 2.0) -> AsyncIterator[None]:
+    """What closes itself is given a moment; an unclosed socket or file is an error of pytest's own, too."""
+    before = _held()
+    yield
+    give_up_at = time.monotonic() + within_s
+    while left := _more(_held(), before):
+        assert time.monotonic() < give_up_at, f"left behind: {left}"
+        await asyncio.sleep(0.01)
+    gc.collect()
+
+
+def _held() -> Counter[str]:
+    tasks = (f"task {task.get_coro()}" for task in asyncio.all_tasks())
+    # But the loop's own pool, which is bounded and looks names up.
+    threads = (f"thread {each.name}" for each in threading.enumerate() if not each.name.startswith("asyncio_"))
+    return Counter([*tasks, *threads, *_descriptors()])
+
+
+def _descriptors() -> list[str]:
+    folder = Path("/proc/self/fd")
+    if not folder.is_dir():
+        return []
+    opened = []
+    for each in folder.iterdir():
+        try:
+            opened.append(f"descriptor {each.readlink()}")
+        except OSError:  # that of this listing
+            continue
+    return opened
+
+
+def _more(now: Counter[str], before: Counter[str]) -> Counter[str]:
+    return now - before

@@ -1,0 +1,63 @@
+"""Leaks: many chats of one process, good, failing and cancelled ones, leave nothing and cost what was served."""
+
+import asyncio
+import itertools
+from pathlib import Path
+
+import pytest
+
+from tests.integration.workflows.faulty_server import End, Reply, answer, call, faulty_server, refusal
+from tests.integration.workflows.leaks import leaving_nothing
+from tests.integration.workflows.test_model_failures import chat_with, half
+from tests.unit.workflows.chats import Chat, Kept
+from workflows.outcome import OutcomeKind
+
+pytestmark = pytest.mark.integration
+
+TOOLS = """
+import asyncio, time
+
+def plain():
+    time.sleep(0.01)
+
+async def on_the_loop():
+    await asyncio.sleep(0.01)
+"""
+
+
+def bad_day(stream: bool) -> list[Reply]:
+    tools = answer(None, call("plain"), call("on_the_loop", number=2), stream=stream)
+    good = answer("ok", stream=stream)
+    bad = [refusal(429), refusal(500), half(stream, End.CLOSE), Reply([End.RESET]), Reply([0.05, End.CLOSE])]
+    return list(itertools.islice(itertools.cycle([tools, good, good, *bad]), 400))
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+async def test_many_chats_at_once_leave_nothing_behind(tmp_path: Path, stream: bool) -> None:
+    kept = [Kept() for _ in range(100)]
+    async with leaving_nothing(within_s=5), faulty_server(*bad_day(stream)) as server:
+        async with chat_with(server.url, tmp_path, stream=stream, tools=TOOLS) as chat:
+            tasks = [asyncio.create_task(Chat(chat.built).run(each)) for each in kept]
+            for number, task in enumerate(tasks):
+                if number % 4 == 0:
+                    asyncio.get_running_loop().call_later(0.001 * number, task.cancel)
+            async with asyncio.timeout(30):
+                ended = await asyncio.gather(*tasks, return_exceptions=True)
+        calls = [call for each in kept for call in each.calls]
+        assert len(calls) >= len(server.requests)
+        known = sum(call.tokens.input for call in calls)
+        lost = 10 * sum(call.error == "Cancelled" for call in calls)  # answered, and nobody was there to read it
+        assert known <= server.input_tokens <= known + lost
+
+    kinds = {each[0].kind for each in ended if isinstance(each, tuple)}
+    assert kinds == {OutcomeKind.COMPLETED, OutcomeKind.MODEL_ERROR}
+    assert all(isinstance(each, tuple | asyncio.CancelledError) for each in ended)
+
+
+async def test_one_process_that_runs_chat_after_chat_opens_one_connection(tmp_path: Path) -> None:
+    async with leaving_nothing(), faulty_server(answer("ok")) as server:
+        async with chat_with(server.url, tmp_path, stream=False) as chat:
+            for _ in range(20):
+                outcome, _ = await chat.run()
+                assert outcome.kind is OutcomeKind.COMPLETED
+        assert (len(server.requests), server.connections) == (20, 1)

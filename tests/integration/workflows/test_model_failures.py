@@ -1,0 +1,356 @@
+"""Whole chats against model servers on bad days: how each ends, how soon, what it leaves behind and what it cost."""
+
+import asyncio
+import json
+import socket
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from accounting.budget import PlannedCall, Settle
+from accounting.usage import ModelCall
+from tests.integration.workflows.cancelling import cancelled_at
+from tests.integration.workflows.faulty_server import (
+    End,
+    FaultyServer,
+    Reply,
+    answer,
+    body_of,
+    call,
+    chunks,
+    faulty_server,
+    http,
+    refusal,
+    streamed,
+)
+from tests.integration.workflows.leaks import leaving_nothing
+from tests.unit.workflows.chats import Chat, Kept
+from tests.unit.workflows.packages import ORCHESTRATOR, load, rule, write_tool
+from workflows.chat.agents import build_package
+from workflows.chat.checkpoint import Checkpoint
+from workflows.chat.models import Models
+from workflows.chat.tool_threads import ToolThreads
+from workflows.chat.transcript import Turn
+from workflows.models_file import OpenAIModel
+from workflows.outcome import Outcome, OutcomeKind
+
+pytestmark = pytest.mark.integration
+
+MODEL_S = 0.5  # a model's own time
+DEADLINE_S = 5.0  # of a whole chat, whatever happens in it
+KIND = OutcomeKind
+
+
+@asynccontextmanager
+async def chat_with(
+    url: str, folder: Path, *, stream: bool, tools: str | None = None, threads: int = 4, **files: Any
+) -> AsyncIterator[Chat]:
+    """A chat of agent A, whose tools are the functions of `tools`; its clients and threads are closed with it."""
+    if tools is not None:
+        write_tool(folder, "tools.py", tools)
+        names = [
+            line.split("(")[0].split()[-1] for line in tools.splitlines() if line.startswith(("def ", "async def "))
+        ]
+        files["tools"] = [{"agent": "A", "file": "tools.py", "function": name, "timeout": 0.3} for name in names]
+    package = load(folder, **files)
+    assert not package.refused, package.findings
+    spec = OpenAIModel(provider="openai", model="m", base_url=url, stream=stream, timeout=timedelta(seconds=MODEL_S))
+    models, pool = Models({"default": spec}, str), ToolThreads(threads, name="failing-tools")
+    try:
+        yield Chat(build_package(package, models, pool))
+    finally:
+        await models.close()
+        pool.close()
+
+
+async def ended(chat: Chat, kept: Kept | None = None) -> tuple[Outcome, Kept]:
+    async with asyncio.timeout(DEADLINE_S):
+        return await chat.run_to_its_close(kept)
+
+
+def check_usage(kept: Kept, server: FaultyServer) -> None:
+    """Nothing that was asked or served is missing, and nothing is counted twice."""
+    assert len(kept.calls) == len(server.requests)
+    assert len({each.number for each in kept.calls}) == len(kept.calls)
+    assert sum(each.tokens.input for each in kept.calls) == server.input_tokens
+    assert sum(each.tokens.output for each in kept.calls) == server.output_tokens
+
+
+def half(stream: bool, end: End) -> Reply:
+    if stream:
+        events = chunks("half of it", (), finish=None, usage=None)
+        return Reply([*streamed(events, end=False), end])
+    whole = http(200, json.dumps(body_of("chat.completion", [], None)).encode())
+    return Reply([whole[:-20], end])
+
+
+SLOW_HEAD = Reply([b"HTTP/1.1 200 OK\r\n", 0.3, b"content-type: application/json\r\n", 0.3, b"x: y\r\n", End.HANG])
+
+
+def empty_choices(stream: bool) -> Reply:
+    if stream:
+        return Reply(streamed([b"data: " + json.dumps(body_of("chat.completion.chunk", [], None)).encode() + b"\n\n"]))
+    return Reply([http(200, json.dumps(body_of("chat.completion", [], None)).encode())])
+
+
+def garbage(stream: bool) -> Reply:
+    return Reply(streamed([b"data: {not json\n\n"])) if stream else Reply([http(200, b"<html>welcome</html>")])
+
+
+IN_AN_HOUR = format_datetime(datetime.now(UTC) + timedelta(minutes=50), usegmt=True)
+# What the server does, and whether another attempt may help.
+FAILURES: dict[str, tuple[Callable[[bool], Reply], bool]] = {
+    "400": (lambda _: refusal(400), False),
+    "401": (lambda _: refusal(401), False),
+    "404": (lambda _: refusal(404), False),
+    "429": (lambda _: refusal(429), True),
+    "500": (lambda _: refusal(500), True),
+    "503": (lambda _: refusal(503), True),
+    "garbage": (garbage, True),
+    "no choices": (empty_choices, True),
+    "an empty text": (lambda stream: answer("", stream=stream), True),
+    "content filter": (lambda stream: answer("no", stream=stream, finish="content_filter"), False),
+    "half, then closed": (lambda stream: half(stream, End.CLOSE), True),
+    "half, then cut off": (lambda stream: half(stream, End.RESET), True),
+    "half, then nothing": (lambda stream: half(stream, End.HANG), True),
+    "nothing at all": (lambda _: Reply([End.HANG]), True),
+    "closed at once": (lambda _: Reply([End.CLOSE]), True),
+    "cut off at once": (lambda _: Reply([End.RESET]), True),
+    "slow headers": (lambda _: SLOW_HEAD, True),
+    "no HTTP": (lambda _: Reply([b"220 mail.example.com ESMTP\r\n", End.CLOSE]), True),
+}
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+@pytest.mark.parametrize("failure", FAILURES)
+async def test_a_failing_model_is_a_model_error_that_says_whether_to_try_again(
+    tmp_path: Path, failure: str, stream: bool
+) -> None:
+    reply, transient = FAILURES[failure]
+    async with leaving_nothing(), faulty_server(reply(stream)) as server:
+        async with chat_with(server.url, tmp_path, stream=stream) as chat:
+            began = time.monotonic()
+            outcome, kept = await ended(chat)
+            took_s = time.monotonic() - began
+
+        check_usage(kept, server)
+    assert (outcome.kind, outcome.transient) == (KIND.MODEL_ERROR, transient), outcome
+    assert outcome.error is not None
+    assert (outcome.error.agent, outcome.error.turn) == ("A", 1)
+    assert took_s < MODEL_S + 1
+    assert [each.ok for each in kept.calls] == [failure in ("an empty text", "no choices") and kept.calls[0].ok]
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+@pytest.mark.parametrize(("said", "least_s", "most_s"), [("7", 7, 7), ("0.5", 0.5, 0.5), (IN_AN_HOUR, 60, 3600)])
+async def test_a_server_that_names_a_time_is_given_it(
+    tmp_path: Path, stream: bool, said: str, least_s: float, most_s: float
+) -> None:
+    async with leaving_nothing(), faulty_server(refusal(429, {"retry-after": said})) as server:
+        async with chat_with(server.url, tmp_path, stream=stream) as chat:
+            outcome, kept = await ended(chat)
+        check_usage(kept, server)
+
+    assert outcome.retry_after_s is not None
+    assert least_s <= outcome.retry_after_s <= most_s
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+async def test_nobody_listens(tmp_path: Path, stream: bool) -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{unused.getsockname()[1]}/v1"
+        async with leaving_nothing(), chat_with(url, tmp_path, stream=stream) as chat:
+            outcome, kept = await ended(chat)
+
+    assert (outcome.kind, outcome.transient) == (KIND.MODEL_ERROR, True)
+    assert [(each.ok, each.status) for each in kept.calls] == [(False, "missing")]
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+async def test_a_server_that_says_nothing_is_cut_off_by_the_wall_clock(tmp_path: Path, stream: bool) -> None:
+    async with leaving_nothing(), faulty_server(Reply([End.HANG])) as server:
+        async with chat_with(server.url, tmp_path, stream=stream) as chat:
+            chat.wall_clock_s = 0.1
+            outcome, kept = await ended(chat)
+        check_usage(kept, server)
+
+    assert outcome.kind is KIND.TIMEOUT
+    assert [each.error for each in kept.calls] == ["Cancelled"]
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+@pytest.mark.parametrize("told", [(10, 2), None], ids=["told", "not told"])
+async def test_a_huge_answer_is_an_answer(tmp_path: Path, stream: bool, told: tuple[int, int] | None) -> None:
+    text = "word " * 100_000 if not stream else "x" * 400_000
+    async with leaving_nothing(), faulty_server(answer(text, stream=stream, told=told)) as server:
+        async with chat_with(server.url, tmp_path, stream=stream) as chat:
+            outcome, kept = await ended(chat)
+        check_usage(kept, server)
+
+    assert outcome.kind is KIND.COMPLETED
+    assert len(kept.turn(1).text) == len(text)
+    assert [each.status for each in kept.calls] == ["missing" if told is None else "reported"]
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+async def test_what_was_served_before_a_failure_is_recorded_and_the_next_attempt_goes_on(
+    tmp_path: Path, stream: bool
+) -> None:
+    """The first attempt loses its second turn; the second one has the first turn already."""
+    rules = {"handoff_rules": [rule("A", "B"), rule("B", "terminate")]}
+    replies = [answer("one", stream=stream), refusal(503), answer("two", stream=stream)]
+    async with leaving_nothing(), faulty_server(*replies) as server:
+        async with chat_with(server.url, tmp_path, stream=stream, handoffs=rules) as chat:
+            kept = Kept()
+            first, _ = await ended(chat, kept)
+            again, _ = await ended(chat, kept)
+        assert (len(kept.calls), len(server.requests)) == (3, 3)
+        assert sum(each.tokens.input for each in kept.calls) == server.input_tokens == 20
+
+    assert (first.kind, again.kind, kept.speakers) == (KIND.MODEL_ERROR, KIND.COMPLETED, ["A", "B"])
+
+
+BAD_TOOLS = """
+import asyncio, sys, time
+
+def raises():
+    raise RuntimeError("it failed")
+
+def leaves():
+    sys.exit(3)
+
+async def leaves_async():
+    sys.exit(3)
+
+def sleeps():
+    end = time.monotonic() + 3
+    while time.monotonic() < end:
+        time.sleep(0.01)
+
+async def waits():
+    await asyncio.Event().wait()
+
+async def cancels_itself():
+    asyncio.current_task().cancel()
+    await asyncio.sleep(0)
+
+async def says_cancelled():
+    raise asyncio.CancelledError
+
+def floods():
+    return "x" * 10_000_000
+
+def interrupts():
+    raise KeyboardInterrupt
+"""
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["raises", "leaves", "leaves_async", "sleeps", "waits", "cancels_itself", "says_cancelled", "floods", "interrupts"],
+)
+async def test_a_bad_tool_is_told_to_its_model_and_the_chat_goes_on(tmp_path: Path, name: str) -> None:
+    async with leaving_nothing(within_s=5), faulty_server(answer(None, call(name)), answer("went on")) as server:
+        async with chat_with(server.url, tmp_path, stream=False, tools=BAD_TOOLS) as chat:
+            outcome, kept = await ended(chat)
+        check_usage(kept, server)
+        told = [each for each in server.requests[1]["messages"] if each["role"] == "tool"]
+
+    assert (outcome.kind, kept.turn(1).text) == (KIND.COMPLETED, "went on")
+    assert len(told) == 1
+    assert 0 < len(told[0]["content"]) < 200_000
+
+
+async def test_a_thousand_tool_calls_in_one_answer_are_refused_by_the_limit(tmp_path: Path) -> None:
+    many = [call("count", number=number) for number in range(1000)]
+    tools = "def count(context_variables):\n    context_variables['n'] = context_variables.get('n', 0) + 1\n"
+    async with leaving_nothing(), faulty_server(answer(None, *many)) as server:
+        async with chat_with(server.url, tmp_path, stream=False, tools=tools) as chat:
+            outcome, kept = await ended(chat)
+            assert chat.last is not None
+            assert "n" not in chat.last.context
+        check_usage(kept, server)
+
+    assert (outcome.kind, outcome.error and outcome.error.turn) == (KIND.LOOP_DETECTED, 1)
+
+
+async def test_a_thousand_tool_calls_that_are_allowed_all_run(tmp_path: Path) -> None:
+    many = [call("count", number=number) for number in range(1000)]
+    tools = "async def count(context_variables):\n    context_variables['n'] = context_variables.get('n', 0) + 1\n"
+    limited = {**ORCHESTRATOR, "limits": {"tool_calls": 1000}}
+    async with leaving_nothing(), faulty_server(answer(None, *many), answer("counted")) as server:
+        async with chat_with(server.url, tmp_path, stream=False, tools=tools, orchestrator=limited) as chat:
+            outcome, kept = await ended(chat)
+        check_usage(kept, server)
+
+    assert (outcome.kind, kept.context(1)["n"]) == (KIND.COMPLETED, 1000)
+
+
+PLAIN_AND_ASYNC = """
+import asyncio
+
+def plain(context_variables):
+    context_variables["p"] = 1
+
+async def async_one():
+    await asyncio.sleep(0)
+"""
+
+
+class Budget:
+    def __init__(self) -> None:
+        self.reserved: list[int] = []
+        self.settled: list[int] = []
+
+    async def reserve(self, planned: PlannedCall) -> Settle:
+        await asyncio.sleep(0)
+        self.reserved.append(planned.number)
+        return self._settle
+
+    async def _settle(self, call: ModelCall) -> None:
+        await asyncio.sleep(0)
+        self.settled.append(call.number)
+
+
+class SlowlyKept(Kept):
+    async def record(self, call: ModelCall) -> None:
+        await asyncio.sleep(0)
+        await super().record(call)
+
+    async def commit(self, number: int, turn: Turn, checkpoint: Checkpoint) -> None:
+        await asyncio.sleep(0)
+        await super().commit(number, turn, checkpoint)
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+async def test_a_chat_that_is_cancelled_wherever_it_waits_leaves_nothing_and_loses_no_record(
+    tmp_path: Path, stream: bool
+) -> None:
+    """Step by step until it is not cancelled any more: models, tools in a thread and on the loop, budget and ledger."""
+    tools = PLAIN_AND_ASYNC
+    replies = [answer(None, call("plain"), call("async_one", number=2), stream=stream), answer("done", stream=stream)]
+    for step in range(1, 500):
+        async with leaving_nothing(), faulty_server(*replies) as server:
+            async with chat_with(server.url, tmp_path / str(step), stream=stream, tools=tools) as chat:
+                budget, kept = Budget(), SlowlyKept()
+                chat.reserve = budget.reserve
+                async with asyncio.timeout(DEADLINE_S):
+                    was_cancelled = await cancelled_at(step, partial(chat.run, kept))
+            assert len(kept.calls) >= len(server.requests)
+            assert len({each.number for each in kept.calls}) == len(kept.calls)
+            assert budget.reserved == budget.settled == [each.number for each in kept.calls]
+            for each in kept.calls:
+                assert (each.error, each.tokens.input) in [(None, 10), ("Cancelled", 0)]
+        if not was_cancelled:
+            break
+    assert step > 20
+    check_usage(kept, server)
+    assert kept.turn(1).text == "done"

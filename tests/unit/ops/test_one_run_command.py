@@ -1,0 +1,254 @@
+"""`unattended run`: what it prints, for people and for programs, and its exit codes."""
+
+import io
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from ops.cli.main import cli
+from ops.cli.turn_lines import failure_lines, turn_lines
+from ops.one_run.live_view import LiveView
+from ops.one_run.report import RunReport, ToolCallReport, TurnReport, turn_report
+from tests.unit.ops.test_one_run import DONE, PAIR, READ, calls, package, with_tool
+
+REFUSED = {"workflow_name": "Small", "initial_agent": "Nobody"}
+
+
+def unattended_run(*arguments: Any, **environ: str) -> Result:
+    clean = {name: None for name in os.environ if name.startswith("UNATTENDED_") or name == "ENVIRONMENT"}
+    return CliRunner().invoke(cli, ["run", *map(str, arguments)], env={**clean, **environ})
+
+
+@pytest.fixture(autouse=True)
+def _own_logging(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The command configures the process's log; the suite keeps its own."""
+    monkeypatch.setattr("ops.cli.run._configure_logging", lambda *_, **__: None)
+
+
+def script(folder: Path, body: Any = DONE) -> Path:
+    path = folder / "answers.json"
+    path.write_text(json.dumps(body), encoding="utf-8")
+    return path
+
+
+def turn(**changes: Any) -> TurnReport:
+    fields: dict[str, Any] = {
+        "agent": "A",
+        "text": "hello",
+        "tool_calls": (),
+        "handoff": "B",
+        "context_changes": {},
+        "tokens": {"input": 3, "output": 4},
+        "duration_s": 0.5,
+    }
+    return TurnReport(**{**fields, **changes})
+
+
+def test_json_is_all_that_stdout_holds_whatever_a_tool_prints(tmp_path: Path) -> None:
+    folder = with_tool(tmp_path, "def act():\n    print('noise')\n")
+    answers = script(tmp_path, {"answers": {"A": [calls(), {"text": "x"}]}, **DONE})
+
+    done = unattended_run(folder, "--script", answers, "--json")
+
+    report = json.loads(done.stdout)
+    assert done.exit_code == 0
+    assert (report["state"], [each["agent"] for each in report["turns"]]) == ("succeeded", ["A", "B"])
+    assert "noise" in done.stderr
+
+
+def test_people_see_turns_tools_changes_and_the_end(tmp_path: Path) -> None:
+    folder = with_tool(
+        tmp_path, "def act(n: int, context_variables):\n    context_variables.set('n', n)\n    return 'set'\n"
+    )
+    answers = script(
+        tmp_path, {"answers": {"A": [calls(n=5), {"text": "x", "usage": {"input": 9, "output": 1}}]}, **DONE}
+    )
+
+    done = unattended_run(folder, "--script", answers)
+
+    lines = done.stdout.splitlines()
+    assert lines[0].startswith("1. A → B  (9 tokens in, 1 out, ")
+    assert lines[1:4] == ['   calls act({"n": 5}) → set', "   x", "   n = 5"]
+    assert lines[4].startswith("2. B → terminate  (")
+    assert "succeeded, completed: B ends the chat" in lines
+    assert lines[-1].startswith("2 turns, 3 model calls, 9 tokens in, 1 out, ")
+    assert "\x1b" not in done.stdout
+
+
+def test_a_run_that_fails_is_exit_code_1_and_named(tmp_path: Path) -> None:
+    done = unattended_run(package(tmp_path), "--script", script(tmp_path, {"default": {"error": 400}}))
+
+    assert done.exit_code == 1
+    assert "failed, model_error: the script answers with status 400" in done.stdout
+    assert "ModelError of A in turn 1" in done.stdout
+
+
+def test_a_tools_failure_is_shown_with_its_place_and_its_traceback_when_asked(tmp_path: Path) -> None:
+    folder = with_tool(tmp_path, "def act():\n    raise ValueError('boom')\n")
+    answers = script(tmp_path, {"answers": {"A": [calls(), {"text": "x"}]}, **DONE})
+
+    short = unattended_run(folder, "--script", answers)
+    long = unattended_run(folder, "--script", answers, "--verbose")
+
+    assert f"ValueError: boom ({folder.resolve()}/tools/act.py:2, in act)" in short.stdout
+    assert "Traceback" not in short.stdout
+    assert "Traceback" in long.stdout
+
+
+def test_notes_go_to_stderr_also_with_json(tmp_path: Path) -> None:
+    folder = package(tmp_path, context_variables={"definitions": {"order": READ}})
+
+    for more in ([], ["--json"]):
+        done = unattended_run(folder, "--script", script(tmp_path), *more)
+
+        assert done.exit_code == 0
+        assert done.stderr.startswith("note: no database is read here: order begin")
+
+
+def test_values_of_variables_may_stand_in_a_file(tmp_path: Path) -> None:
+    folder = package(tmp_path, context_variables={"definitions": {"order": READ}})
+    (tmp_path / "context.json").write_text('\ufeff{"order": {"total": 4}}', encoding="utf-8")
+
+    done = unattended_run(folder, "--script", script(tmp_path), "--context", f"@{tmp_path}/context.json", "--json")
+
+    assert json.loads(done.stdout)["context"]["order"] == {"total": 4}
+
+
+def test_what_is_not_json_is_still_printed_as_json(tmp_path: Path) -> None:
+    folder = with_tool(tmp_path, "def act(context_variables):\n    context_variables.set('n', float('nan'))\n")
+    answers = script(tmp_path, {"answers": {"A": [calls(), {"text": "x"}]}, **DONE})
+
+    done = unattended_run(folder, "--script", answers, "--json")
+
+    def refuse(constant: str) -> None:
+        raise AssertionError(f"{constant} is not JSON")
+
+    json.loads(done.stdout, parse_constant=refuse)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--input", "{"], "--input: is not JSON"),
+        (["--input", "[" * 100_000], "--input: is not JSON"),
+        (["--input", "[]"], "--input: must be a JSON object"),
+        (["--input", "@/nowhere"], "--input: /nowhere cannot be read"),
+        (["--context", '{"nothing": 1}'], "context: nothing cannot be preset"),
+        (["--ui-responses", '{"approve": "yes"}'], "ui_responses"),
+        (["--script", "/nowhere.yaml"], "/nowhere.yaml cannot be read"),
+        (["--script", "a.yaml", "--models", "b.yaml"], "leave --models out"),
+    ],
+)
+def test_wrong_use_is_one_line_and_exit_code_2(tmp_path: Path, arguments: list[str], said: str) -> None:
+    done = unattended_run(package(tmp_path), *arguments)
+
+    assert done.exit_code == 2
+    assert done.stdout == ""
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("unattended: ")
+    assert said in line
+
+
+def test_a_package_that_is_not_started_is_exit_code_1(tmp_path: Path) -> None:
+    done = unattended_run(package(tmp_path, orchestrator=REFUSED), "--json")
+
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert done.stderr.startswith("unattended: Small is not started: error: orchestrator.yaml: initial_agent:")
+
+
+def test_production_is_looked_at_from_the_first(tmp_path: Path) -> None:
+    definitions = {"flag": {"type": "string", "source": {"type": "config", "env_var": "FLAG", "default": "x"}}}
+    folder = package(tmp_path, context_variables={"definitions": definitions}, handoffs=PAIR)
+
+    done = unattended_run(folder, "--script", script(tmp_path), "--production", "--json", FLAG="value")
+
+    assert "flag" not in json.loads(done.stdout)["context"]
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def shown_on_a_terminal(monkeypatch: pytest.MonkeyPatch, *, no_color: bool) -> str:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("NO_COLOR", "1") if no_color else monkeypatch.delenv("NO_COLOR", raising=False)
+    out = Terminal()
+    view = LiveView(out, note=lambda _: None, verbose=False)
+    view.speaking("A")
+    view.turn(1, turn(text="[bold]not markup[/bold]"))
+    return out.getvalue()
+
+
+def test_a_terminal_has_colours_and_says_who_is_awaited(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = shown_on_a_terminal(monkeypatch, no_color=False)
+
+    assert shown.index("… A") < shown.index("\x1b[2K") < shown.index("1. A → B")
+    assert "\x1b[1m1. A" in shown
+    assert "[bold]not markup[/bold]" in shown
+
+
+def test_no_color_is_respected(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = shown_on_a_terminal(monkeypatch, no_color=True)
+
+    assert "1. A → B" in shown
+    assert "m1. A" not in shown
+
+
+def test_what_would_steer_a_terminal_is_shown_as_text_and_what_is_long_is_cut() -> None:
+    call = ToolCallReport("act", {"text": "y" * 5_000}, "z" * 5_000)
+    out = io.StringIO()
+
+    LiveView(out, note=lambda _: None, verbose=False).turn(
+        1, turn(text="\x1b]0;title\x07" + "x" * 9_000, tool_calls=(call,))
+    )
+
+    lines = out.getvalue().splitlines()
+    assert all(line.isprintable() for line in lines)
+    assert len(lines[1]) < 600
+    assert lines[2].endswith("… (9010 characters)")
+    assert len(lines[2]) < 5_000
+
+
+def test_a_failure_without_a_traceback_has_no_place() -> None:
+    error = {"where": "tool act", "type": "TimedOutError", "message": "too long", "traceback": ""}
+
+    assert list(failure_lines([error], tracebacks=True)) == [("red", "   ! tool act: TimedOutError: too long")]
+
+
+def test_a_turn_that_an_older_worker_kept_is_shown() -> None:
+    kept: dict[str, Any] = {
+        "agent": "A",
+        "text": "hello",
+        "events": [{"text": None, "tool_calls": [{"id": "1", "name": "act", "arguments": "{"}]}],
+        "handoff": None,
+        "context_changes": {},
+        "tokens": {},
+        "duration_s": 1.0,
+    }
+
+    lines = [line for _, line in turn_lines(1, turn_report(kept))]
+
+    assert lines == ["1. A → end  (0 tokens in, 0 out, 1.00 s)", "   calls act({)", "   hello"]
+
+
+def test_a_reader_who_has_left_does_not_end_the_run() -> None:
+    class Gone(io.StringIO):
+        def flush(self) -> None:
+            raise BrokenPipeError
+
+    view = LiveView(Gone(), note=lambda _: None, verbose=False)
+
+    view.turn(1, turn())
+    view.turn(2, turn())
+
+
+def test_the_names_of_the_report_are_those_of_the_guide() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "testing-packages.md").read_text(encoding="utf-8")
+    report = page.partition("## The report")[2].partition("## ")[0]
+
+    assert {each for each in RunReport.__dataclass_fields__ if f"`{each}`" not in report} == set()

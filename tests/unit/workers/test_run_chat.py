@@ -1,0 +1,20 @@
+"""The chat of a run: what the run document says, as a conversation works on it."""
+
+from pathlib import Path
+from typing import Any
+
+from tests.unit.workflows.packages import load
+from workers.run_chat import ui_responses_of
+
+
+def trigger(name: str, **given: Any) -> dict[str, Any]:
+    return {"name": name, "type": "schedule", "every": "1h", "apps": ["acme"], **given}
+
+
+def test_a_run_has_the_answers_of_its_own_trigger(tmp_path: Path) -> None:
+    answers = {"approve": {"verdict": "yes"}}
+    package = load(tmp_path / "P", triggers=[trigger("nightly", ui_responses=answers), trigger("weekly")])
+
+    found = [ui_responses_of(package, name) for name in ("nightly", "weekly", "by-hand")]
+
+    assert found == [answers, {}, {}]

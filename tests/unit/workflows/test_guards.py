@@ -1,0 +1,371 @@
+"""Guards: each ends a chat before it goes too far, with an outcome that names agent and turn."""
+
+import asyncio
+import itertools
+import logging
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from accounting.budget import BudgetExhaustedError, PlannedCall, Settle
+from accounting.prices import Price, PriceTable
+from accounting.usage import ModelCall
+from tests.unit.workflows.chats import Chat, Kept, built, never
+from tests.unit.workflows.packages import ORCHESTRATOR, load, rule, write_tool
+from workflows.chat import meter as metering
+from workflows.chat.checkpoint import Checkpoint
+from workflows.chat.conversation import converse
+from workflows.chat.loops import ROUNDS_OVER, SAME_ROUNDS, SAME_TURNS, TURNS_OVER
+from workflows.chat.transcript import Turn
+from workflows.outcome import Outcome, OutcomeKind
+
+ROUND = {"handoff_rules": [rule("A", "B"), rule("B", "A")]}
+ALONE = {"handoff_rules": [rule("A", "A")]}
+STEP = "def step(name: str = ''):\n    return 'done'\n"
+COUNT = """
+def step(context_variables, name: str = ''):
+    context_variables['n'] = context_variables.get('n', 0) + 1
+    return f"done {context_variables['n']}"
+"""
+CALL = {"tool_calls": [{"name": "step"}]}
+
+
+def calling(name: str) -> dict[str, Any]:
+    return {"tool_calls": [{"name": "step", "arguments": {"name": name}}]}
+
+
+def guarded(folder: Path, answers: Any = None, *, tool: str = STEP, limits: Any = None, **files: Any) -> Chat:
+    write_tool(folder, "step.py", tool)
+    files.setdefault("tools", [{"agent": "A", "file": "step.py", "function": "step"}])
+    files.setdefault("orchestrator", {**ORCHESTRATOR, "limits": limits or {}})
+    package = load(folder, **files)
+    assert not package.refused, package.findings
+    return Chat(built(package, answers or {"default": {"text": "ok", "usage": {"input": 3, "output": 1}}}, folder))
+
+
+def stopped(outcome: Outcome, kind: OutcomeKind, agent: str, turn: int) -> str:
+    """It says who and when, in fields and in words; returns the words."""
+    assert outcome.error is not None
+    assert (outcome.kind, outcome.error.agent, outcome.error.turn) == (kind, agent, turn)
+    assert outcome.error.message == outcome.reason
+    words = outcome.reason.replace(";", " ").replace(",", " ").replace(":", " ").split()
+    assert agent in words
+    assert ("turn", str(turn)) in itertools.pairwise(words)
+    return outcome.reason
+
+
+async def test_turns(tmp_path: Path) -> None:
+    outcome, kept = await guarded(tmp_path, limits={"max_turns": 3}, handoffs=ROUND).run()
+
+    assert "limit of 3 turns" in stopped(outcome, OutcomeKind.MAX_TURNS, "B", 4)
+    assert kept.speakers == ["A", "B", "A"]
+
+
+async def test_model_calls(tmp_path: Path) -> None:
+    outcome, kept = await guarded(tmp_path, limits={"model_calls": 2}, handoffs=ROUND).run()
+
+    assert "limit of 2 model calls" in stopped(outcome, OutcomeKind.LOOP_DETECTED, "A", 3)
+    assert (kept.speakers, len(kept.calls)) == (["A", "B"], 2)
+
+
+async def test_tool_calls_are_counted_over_all_turns_and_none_beyond_the_limit_is_made(tmp_path: Path) -> None:
+    both = {"tool_calls": [CALL["tool_calls"][0], {"name": "step", "arguments": {"name": "x"}}]}
+    answers = {"answers": {"A": [both, {"text": "one"}, both]}, "default": {"text": "ok"}}
+    chat = guarded(tmp_path, answers, tool=COUNT, limits={"tool_calls": 3}, handoffs=ROUND)
+
+    outcome, kept = await chat.run()
+
+    assert "limit of 3 tool calls" in stopped(outcome, OutcomeKind.LOOP_DETECTED, "A", 3)
+    assert chat.last is not None
+    assert (chat.last.context["n"], chat.last.counters.tool_calls) == (2, 2)
+    assert kept.checkpoint(2).counters.tool_calls == 2
+
+
+async def test_tokens(tmp_path: Path) -> None:
+    outcome, kept = await guarded(tmp_path, limits={"tokens": 8}, handoffs=ROUND).run()
+
+    assert "limit of 8 tokens" in stopped(outcome, OutcomeKind.BUDGET_EXHAUSTED, "A", 3)
+    assert len(kept.calls) == 2
+
+
+@pytest.mark.parametrize(("usd", "calls"), [(0.00001, 2), (0.000011, 3), (1e-9, 1)])
+async def test_money(tmp_path: Path, usd: float, calls: int) -> None:
+    chat, kept = guarded(tmp_path, limits={"usd": usd}, handoffs=ROUND), Kept()
+    conversation = chat.conversation(kept)
+    conversation.meter.prices = PriceTable([Price("*", "*", Decimal(1), Decimal(2))])  # 5 micro-dollars a call
+
+    outcome = await converse(conversation, commit=kept.commit, stopping=never)
+
+    assert "USD" in stopped(outcome, OutcomeKind.BUDGET_EXHAUSTED, "AB"[calls % 2], calls + 1)
+    assert len(kept.calls) == calls
+
+
+async def test_a_model_without_a_price_is_said_once_where_money_is_limited(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    for limits in ({"usd": 1, "max_turns": 4}, {"max_turns": 4}):
+        outcome, _ = await guarded(tmp_path, limits=limits, handoffs=ROUND).run()
+        assert outcome.kind is OutcomeKind.MAX_TURNS
+
+    said = [vars(each) for each in caplog.records if each.getMessage() == "price_unknown"]
+    assert [(each["provider"], each["agent"]) for each in said] == [("script", "A")]
+
+
+@pytest.mark.parametrize("where", ["model", "tool"])
+async def test_the_wall_clock(tmp_path: Path, where: str) -> None:
+    hang = "import asyncio\nasync def step():\n    await asyncio.Event().wait()\n"
+    entry = CALL if where == "tool" else {"text": "late", "delay_s": 60}
+    chat = guarded(tmp_path, {"answers": {"A": [entry]}}, tool=hang)
+    chat.wall_clock_s = 0.05
+
+    outcome, _ = await chat.run()
+
+    assert "wall-clock limit" in stopped(outcome, OutcomeKind.TIMEOUT, "A", 1)
+
+
+async def test_time_that_is_over_between_two_turns_is_said_of_who_would_be_next(tmp_path: Path) -> None:
+    chat, kept = guarded(tmp_path, handoffs=ROUND), Kept()
+    conversation = chat.conversation(kept)
+
+    async def commit(number: int, turn: Turn, checkpoint: Checkpoint) -> None:
+        await kept.commit(number, turn, checkpoint)
+        object.__setattr__(conversation.clock, "limit_s", 0)
+
+    outcome = await converse(conversation, commit=commit, stopping=never)
+
+    stopped(outcome, OutcomeKind.TIMEOUT, "B", 2)
+
+
+async def test_an_empty_answer(tmp_path: Path) -> None:
+    outcome, _ = await guarded(tmp_path, {"answers": {"A": [{"text": " "}]}}).run()
+
+    assert "empty answer" in stopped(outcome, OutcomeKind.MODEL_ERROR, "A", 1)
+    assert outcome.transient
+
+
+async def test_pre_scope_rules_in_a_circle(tmp_path: Path) -> None:
+    rules = [
+        rule("A", "B", "True or ${x}", condition_scope="pre"),
+        rule("B", "A", "True or ${x}", condition_scope="pre"),
+    ]
+
+    outcome, _ = await guarded(tmp_path, handoffs={"handoff_rules": rules}).run()
+
+    assert "circle" in stopped(outcome, OutcomeKind.LOOP_DETECTED, "A", 1)
+
+
+@pytest.mark.parametrize(("most", "speakers"), [(0, []), (1, ["A"]), (3, ["A"] * 3)])
+async def test_turns_of_one_agent_in_a_row(tmp_path: Path, most: int, speakers: list[str]) -> None:
+    agents = [{"name": "A", "max_consecutive_auto_reply": most}, {"name": "B"}]
+
+    outcome, kept = await guarded(tmp_path, agents=agents, handoffs=ALONE).run()
+
+    said = stopped(outcome, OutcomeKind.MAX_TURNS, "A", most + 1)
+    assert "max_consecutive_auto_reply" in said
+    assert kept.speakers == speakers
+
+
+async def test_somebody_else_s_turn_begins_the_row_anew(tmp_path: Path) -> None:
+    agents = [{"name": "A", "max_consecutive_auto_reply": 1}, {"name": "B", "max_consecutive_auto_reply": 1}]
+
+    outcome, kept = await guarded(tmp_path, agents=agents, handoffs=ROUND, limits={"max_turns": 6}).run()
+
+    assert "limit of 6 turns" in outcome.reason
+    assert kept.speakers == ["A", "B"] * 3
+
+
+async def test_an_agent_whose_replies_nobody_has_limited_takes_as_many_turns_as_there_are(tmp_path: Path) -> None:
+    answers = {"answers": {"A": [{"text": f"{number}"} for number in range(12)]}}
+
+    _, kept = await guarded(tmp_path, answers, handoffs=ALONE, limits={"max_turns": 12}).run()
+
+    assert len(kept.speakers) == 12
+
+
+async def test_the_same_tool_calls_again_and_again(tmp_path: Path) -> None:
+    ran = tmp_path.parent / f"{tmp_path.name}-ran"
+    tool = f"def step():\n    with open({str(ran)!r}, 'a') as file:\n        file.write('x')\n    return 'done'\n"
+
+    outcome, kept = await guarded(tmp_path, {"default": CALL}, tool=tool).run()
+
+    said = stopped(outcome, OutcomeKind.LOOP_DETECTED, "A", 1)
+    assert f"{SAME_ROUNDS} times in a row (step)" in said
+    assert ran.read_text() == "x" * (SAME_ROUNDS - 1)
+    assert len(kept.calls) == SAME_ROUNDS
+
+
+async def test_tool_calls_that_take_turns(tmp_path: Path) -> None:
+    answers = {"answers": {"A": [calling(name) for name in "xyz" * ROUNDS_OVER]}}
+
+    outcome, kept = await guarded(tmp_path, answers).run()
+
+    assert f"the same 3 rounds {ROUNDS_OVER} times over" in stopped(outcome, OutcomeKind.LOOP_DETECTED, "A", 1)
+    assert len(kept.calls) == 3 * ROUNDS_OVER
+
+
+async def test_the_same_call_with_another_answer_each_time_is_work(tmp_path: Path) -> None:
+    answers = {"answers": {"A": [*[CALL] * 20, {"text": "all taken"}]}}
+
+    outcome, kept = await guarded(tmp_path, answers, tool=COUNT).run()
+
+    assert (outcome.kind, kept.context(1)["n"]) == (OutcomeKind.COMPLETED, 20)
+
+
+async def test_the_same_turn_again_and_again(tmp_path: Path) -> None:
+    outcome, kept = await guarded(tmp_path, handoffs=ALONE).run()
+
+    said = stopped(outcome, OutcomeKind.LOOP_DETECTED, "A", SAME_TURNS + 1)
+    assert f"the same turn {SAME_TURNS} times in a row" in said
+    assert len(kept.speakers) == SAME_TURNS
+
+
+async def test_turns_that_take_turns(tmp_path: Path) -> None:
+    outcome, kept = await guarded(tmp_path, handoffs=ROUND).run()
+
+    said = stopped(outcome, OutcomeKind.LOOP_DETECTED, "A", 2 * TURNS_OVER + 1)
+    assert f"the same 2 turns {TURNS_OVER} times over" in said
+    assert kept.speakers == ["A", "B"] * TURNS_OVER
+
+
+async def test_the_limit_of_turns_is_asked_before_loops(tmp_path: Path) -> None:
+    outcome, _ = await guarded(tmp_path, handoffs=ALONE, limits={"max_turns": SAME_TURNS}).run()
+
+    assert outcome.kind is OutcomeKind.MAX_TURNS
+
+
+async def test_turns_that_change_the_context_are_no_loop(tmp_path: Path) -> None:
+    answers = {"answers": {"A": [CALL, {"text": "ok"}] * 10}}
+
+    outcome, kept = await guarded(tmp_path, answers, tool=COUNT, handoffs=ALONE, limits={"max_turns": 10}).run()
+
+    assert (outcome.kind, kept.context(10)["n"]) == (OutcomeKind.MAX_TURNS, 10)
+
+
+@pytest.mark.parametrize(
+    ("answers", "handoffs", "limits"),
+    [
+        ({"default": {"text": "ok", "usage": {"input": 3, "output": 1}}}, ROUND, {}),
+        ({"default": {"text": "ok", "usage": {"input": 3, "output": 1}}}, ROUND, {"tokens": 10}),
+        ({"default": {"text": "ok"}}, ROUND, {"model_calls": 4}),
+        ({"default": {"text": "ok"}}, ALONE, {}),
+        ({"answers": {"A": [CALL, {"text": "ok"}] * 9}}, ALONE, {}),
+        ({"answers": {"A": [CALL, CALL, {"text": "ok"}] * 9}}, ALONE, {"tool_calls": 7}),
+    ],
+)
+async def test_a_resumed_chat_is_stopped_where_it_would_have_been(
+    tmp_path: Path, answers: Any, handoffs: Any, limits: Any
+) -> None:
+    chat = guarded(tmp_path, answers, handoffs=handoffs, limits=limits)
+    whole, kept = await chat.run()
+
+    for number in range(1, len(kept.saved)):
+        again, resumed = await chat.run(kept.up_to(number))
+        assert (again, resumed.speakers) == (whole, kept.speakers)
+
+
+class Budget:
+    """Counts what it gave and got back."""
+
+    def __init__(self, allowed: float = float("inf"), *, refusal: Exception | None = None) -> None:
+        self.allowed = allowed
+        self.refusal = refusal
+        self.planned: list[PlannedCall] = []
+        self.settled: list[ModelCall] = []
+
+    async def reserve(self, call: PlannedCall) -> Settle:
+        await asyncio.sleep(0)
+        self.planned.append(call)
+        if len(self.planned) > self.allowed:
+            raise self.refusal or BudgetExhaustedError("acme has spent 5 USD today")
+        return self._settle
+
+    async def _settle(self, call: ModelCall) -> None:
+        await asyncio.sleep(0)
+        self.settled.append(call)
+
+
+async def test_money_is_reserved_before_each_call_and_settled_after_it(tmp_path: Path) -> None:
+    chat, budget = guarded(tmp_path, {"answers": {"A": [CALL, {"text": "ok"}]}}), Budget()
+    chat.reserve = budget.reserve
+
+    _, kept = await chat.run()
+
+    assert budget.settled == kept.calls
+    assert [call.number for call in budget.planned] == [call.number for call in kept.calls] == [1, 2]
+    assert [call.prompt_characters > 0 for call in budget.planned] == [True, True]
+
+
+async def test_a_call_without_money_is_not_made(tmp_path: Path) -> None:
+    chat, budget = guarded(tmp_path, handoffs=ROUND), Budget(2)
+    chat.reserve = budget.reserve
+
+    outcome, kept = await chat.run()
+
+    said = stopped(outcome, OutcomeKind.BUDGET_EXHAUSTED, "A", 3)
+    assert said.startswith("acme has spent 5 USD today; ")
+    assert chat.last is not None
+    assert (len(kept.calls), len(budget.settled), chat.last.counters.model_calls) == (2, 2, 2)
+    assert not outcome.transient
+
+
+async def test_a_failed_call_is_settled_once(tmp_path: Path) -> None:
+    chat, budget = guarded(tmp_path, {"answers": {"A": [{"error": 503}]}}), Budget()
+    chat.reserve = budget.reserve
+
+    _, kept = await chat.run()
+
+    assert budget.settled == kept.calls
+    assert [call.ok for call in kept.calls] == [False]
+
+
+async def test_a_budget_that_cannot_be_asked_means_another_attempt_and_no_call(tmp_path: Path) -> None:
+    chat, budget = guarded(tmp_path), Budget(0, refusal=ConnectionError("away"))
+    chat.reserve = budget.reserve
+
+    outcome, kept = await chat.run()
+
+    assert "the budget cannot be asked" in stopped(outcome, OutcomeKind.MODEL_ERROR, "A", 1)
+    assert (outcome.transient, kept.calls, budget.settled) == (True, [], [])
+
+
+async def test_a_budget_that_does_not_answer_is_one_that_cannot_be_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(metering, "BUDGET_ANSWERS_WITHIN_S", 0.01)
+    chat = guarded(tmp_path)
+
+    async def hang(_: PlannedCall) -> Settle:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    chat.reserve = hang
+
+    outcome, kept = await chat.run()
+
+    assert "TimeoutError" in stopped(outcome, OutcomeKind.MODEL_ERROR, "A", 1)
+    assert (outcome.transient, kept.calls) == (True, [])
+
+
+@pytest.mark.parametrize("hangs", [True, False])
+async def test_an_answer_that_is_paid_for_is_used_though_it_could_not_be_settled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, hangs: bool
+) -> None:
+    monkeypatch.setattr(metering, "BUDGET_ANSWERS_WITHIN_S", 0.01)
+    chat = guarded(tmp_path)
+
+    async def settle(_: ModelCall) -> None:
+        if hangs:
+            await asyncio.Event().wait()
+        raise ConnectionError
+
+    async def reserve(_: PlannedCall) -> Settle:
+        return settle
+
+    chat.reserve = reserve
+    with caplog.at_level(logging.WARNING):
+        outcome, kept = await chat.run()
+
+    assert (outcome.kind, len(kept.calls)) == (OutcomeKind.COMPLETED, 1)
+    assert "budget_not_settled" in [each.getMessage() for each in caplog.records]

@@ -1,0 +1,129 @@
+"""What hooks leave of messages: whatever it is, a provider takes it, or it is refused in one sentence."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from workflows.chat import hook_results
+from workflows.chat.hook_results import UnfitError, fit_messages, fit_text
+from workflows.chat.messages import as_history
+
+
+def user(text: Any, **more: Any) -> dict[str, Any]:
+    return {"role": "user", "content": text, **more}
+
+
+def calling(*ids: str, text: str | None = None) -> dict[str, Any]:
+    calls = [{"id": each, "type": "function", "function": {"name": "look", "arguments": "{}"}} for each in ids]
+    return {"role": "assistant", "content": text, "tool_calls": calls}
+
+
+def result(call: str | None, text: str = "found") -> dict[str, Any]:
+    return {"role": "tool", "tool_call_id": call, "content": text}
+
+
+def test_messages_that_are_well_stay_as_they_are() -> None:
+    messages = [
+        user("Begin.", name="user"),
+        calling("1", "2"),
+        result("1"),
+        result("2"),
+        {"role": "assistant", "content": "Done.", "name": "A"},
+        user("Go on.", name="B"),
+    ]
+
+    assert fit_messages(messages) == messages
+
+
+@pytest.mark.parametrize(
+    ("messages", "expected"),
+    [
+        ([user("a"), result("9")], [user("a")]),
+        ([calling("1"), user("a")], [user("a")]),
+        ([calling("1", text="I look."), user("a")], [{"role": "assistant", "content": "I look."}, user("a")]),
+        ([calling("1", "2"), result("2"), user("a")], [calling("2"), result("2"), user("a")]),
+        ([calling("1"), user("a"), result("1")], [user("a")]),
+        ([result("1"), calling("1"), result("1")], [calling("1"), result("1")]),
+        ([calling("1"), result("1"), result("1", "again")], [calling("1"), result("1")]),
+        ([calling(""), result("")], []),
+        ([user(" "), user(None), user("a")], [user("a")]),
+        ([{"content": "a"}, {"role": "narrator", "content": "b"}], [user("a"), user("b")]),
+        ([{"role": "system", "content": "a"}], [user("a")]),
+        ([user([{"type": "text", "text": "a"}, "b"])], [user("a\nb")]),
+        ([user("a", name=5, more=1)], [user("a")]),
+        ([user("half \ud83d")], [user("half ?")]),
+    ],
+)
+def test_what_no_provider_takes_is_put_right(messages: list[Any], expected: list[Any]) -> None:
+    assert fit_messages(messages) == expected
+
+
+def test_arguments_that_are_data_become_text() -> None:
+    call = {"id": "1", "function": {"name": "look", "arguments": {"n": 1}}}
+
+    [message, _] = fit_messages([{"role": "assistant", "tool_calls": [call]}, result("1")])
+
+    assert message["tool_calls"][0]["function"] == {"name": "look", "arguments": '{"n": 1}'}
+
+
+@pytest.mark.parametrize(
+    ("messages", "why"),
+    [
+        (None, "nothing, where a list of messages is needed"),
+        ("text", "of type str, where a list"),
+        (({"role": "user"},), "of type tuple, where a list"),
+        ([user("a"), "b"], "message 2 is of type str, where a mapping"),
+        ([user({"text": "a"})], "the content of message 1 is of type dict, where text is needed"),
+        ([user([{"type": "image_url"}])], "message 1 has a part that is no text"),
+        ([{"role": "assistant", "tool_calls": [{"id": "1"}]}], "message 1 has a tool call without a function's name"),
+    ],
+)
+def test_what_cannot_be_sent_is_said(messages: Any, why: str) -> None:
+    with pytest.raises(UnfitError, match=why):
+        fit_messages(messages)
+
+
+def test_a_hook_that_floods_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hook_results, "MAX_CHARACTERS", 10)
+
+    assert fit_text("x" * 10, "it") == "x" * 10
+    with pytest.raises(UnfitError, match="it has 11 characters; at most 10"):
+        fit_text("x" * 11, "it")
+    with pytest.raises(UnfitError, match="the messages have 12 characters"):
+        fit_messages([user("x" * 6)] * 2)
+
+
+any_text = st.text(max_size=3) | st.sampled_from(["1", "2", ""])
+any_call = st.fixed_dictionaries(
+    {"id": any_text, "function": st.fixed_dictionaries({"name": any_text, "arguments": any_text})}
+)
+any_message = st.fixed_dictionaries(
+    {"role": st.sampled_from(["user", "assistant", "tool", "system", "x"]) | st.none()},
+    optional={
+        "content": any_text | st.none(),
+        "name": any_text | st.integers(),
+        "tool_call_id": any_text,
+        "tool_calls": st.lists(any_call, max_size=3) | st.none(),
+    },
+)
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.lists(any_message, max_size=8))
+def test_whatever_a_hook_leaves_calls_and_results_belong_together(messages: list[Any]) -> None:
+    fit = fit_messages(messages)
+
+    as_history(fit)
+    json.dumps(fit)
+    assert fit_messages(fit) == fit
+    waiting: list[str] = []
+    for message in fit:
+        if message["role"] == "tool":
+            assert message["tool_call_id"] == waiting.pop(0)
+        else:
+            assert waiting == []
+            waiting = [call["id"] for call in message.get("tool_calls", ())]
+    assert waiting == []

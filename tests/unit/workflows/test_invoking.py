@@ -1,0 +1,301 @@
+"""Invoking: every way in which a package's function may end, or not end, in its time and without harm to the run."""
+
+import asyncio
+import contextvars
+import functools
+import logging
+import threading
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Any
+
+import pytest
+
+from tests.unit.workflows.test_tool_threads import until
+from workflows.chat.errors import NeedsHuman
+from workflows.chat.invoking import MOST_YIELDED, TimedOutError, invoke
+from workflows.chat.people import Call, UIToolError
+from workflows.chat.tool_threads import ToolThreads
+from workflows.tools import use_ui_tool
+
+POOL = ToolThreads(2, name="invoked")
+WHERE: contextvars.ContextVar[str] = contextvars.ContextVar("where")
+
+
+async def call(function: Callable[..., Any], *positional: Any, timeout_s: float = 5.0, **keywords: Any) -> Any:
+    async with asyncio.timeout(10):
+        return await invoke(function, *positional, keywords=keywords, threads=POOL, timeout_s=timeout_s)
+
+
+def plain(a: int, /, *, b: int = 0) -> tuple[int, int]:
+    return a, b
+
+
+async def later(a: int, /, *, b: int = 0) -> tuple[int, int]:
+    await asyncio.sleep(0)
+    return a, b
+
+
+class Made:
+    async def __call__(self, a: int, *, b: int) -> tuple[int, int]:
+        return a, b
+
+
+@pytest.mark.parametrize("function", [plain, later, lambda a, b: later(a, b=b), functools.partial(later, b=9), Made()])
+async def test_what_any_kind_of_function_returns(function: Callable[..., Any]) -> None:
+    assert await call(function, 1, b=2) == (1, 2)
+
+
+def counting() -> Iterator[int]:
+    yield from range(3)
+
+
+def endless() -> Iterator[int]:
+    while True:
+        yield 1
+
+
+async def counting_later() -> AsyncIterator[int]:
+    for number in range(3):
+        yield number
+
+
+async def test_what_a_generator_yields_is_a_list() -> None:
+    assert await call(counting) == await call(counting_later) == [0, 1, 2]
+    assert len(await call(endless)) == MOST_YIELDED
+
+
+@pytest.mark.parametrize(
+    "error", [ValueError("x"), SystemExit(3), KeyboardInterrupt(), GeneratorExit(), asyncio.CancelledError()]
+)
+@pytest.mark.parametrize("kind", ["plain", "async"])
+async def test_whatever_it_raises_is_raised_here_and_ends_no_loop(kind: str, error: BaseException) -> None:
+    def now() -> None:
+        raise error
+
+    async def soon() -> None:
+        raise error
+
+    with pytest.raises(type(error)) as caught:
+        await invoke(now if kind == "plain" else soon, keywords={}, threads=POOL)
+
+    assert caught.value is error
+    task = asyncio.current_task()
+    assert task is not None
+    assert not task.cancelling()
+
+
+async def test_arguments_that_do_not_fit_are_an_error_like_any_other() -> None:
+    for function in (plain, later):
+        with pytest.raises(TypeError):
+            await call(function, 1, 2, 3)
+
+
+async def test_context_variables_of_the_caller_are_seen_and_stay_as_they_were() -> None:
+    def look() -> str:
+        seen = WHERE.get()
+        WHERE.set("changed")
+        return seen
+
+    async def look_later() -> str:
+        return look()
+
+    WHERE.set("here")
+    assert [await call(look), await call(look_later)] == ["here", "here"]
+    assert WHERE.get() == "here"
+
+
+@pytest.mark.parametrize("kind", ["plain", "async", "plain around async"])
+async def test_one_that_takes_too_long_is_given_up(kind: str) -> None:
+    ended = threading.Event()
+
+    async def hang() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+
+    def spin() -> None:
+        try:
+            while True:
+                time.sleep(0.001)
+        finally:
+            ended.set()
+
+    def around() -> Any:
+        return hang()
+
+    with pytest.raises(TimedOutError, match=r"it took longer than 0\.02 s"):
+        await call({"plain": spin, "async": hang}.get(kind, around), timeout_s=0.02)
+    await until(ended.is_set)
+
+
+async def test_the_error_of_a_timeout_inside_is_not_ours() -> None:
+    async def wait() -> None:
+        async with asyncio.timeout(0):
+            await asyncio.Event().wait()
+
+    with pytest.raises(TimeoutError):
+        await call(wait)
+
+
+class Stubborn:
+    """Swallows the first cancellations, or all of them."""
+
+    def __init__(self, times: int) -> None:
+        self.times = times
+        self.began = asyncio.Event()
+        self.ended = asyncio.Event()
+        self.release = asyncio.Event()
+
+    async def __call__(self) -> None:
+        self.began.set()
+        while self.times and not self.release.is_set():
+            try:
+                await self.release.wait()
+            except asyncio.CancelledError:
+                self.times -= 1
+        self.ended.set()
+
+
+@pytest.mark.parametrize("ends_by", ["timeout", "cancel"])
+async def test_one_that_swallows_its_cancellation_is_cancelled_again(
+    monkeypatch: pytest.MonkeyPatch, ends_by: str
+) -> None:
+    monkeypatch.setattr("workflows.chat.invoking.CANCEL_GRACE_S", 0.04)
+    stubborn = Stubborn(times=2)
+
+    await ended(stubborn, ends_by)
+
+    assert stubborn.ended.is_set()
+
+
+@pytest.mark.parametrize("ends_by", ["timeout", "cancel"])
+async def test_one_that_swallows_every_cancellation_is_left_behind(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, ends_by: str
+) -> None:
+    monkeypatch.setattr("workflows.chat.invoking.CANCEL_GRACE_S", 0.02)
+    stubborn = Stubborn(times=1000)
+
+    await ended(stubborn, ends_by)
+
+    assert not stubborn.ended.is_set()
+    assert [each.levelno for each in caplog.records if each.getMessage() == "tool_left_behind"] == [logging.WARNING]
+    stubborn.release.set()
+    await stubborn.ended.wait()
+
+
+def test_the_end_of_a_loop_does_not_wait_for_what_is_left_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("workflows.chat.invoking.CANCEL_GRACE_S", 0.02)
+
+    async def leave() -> Stubborn:
+        stubborn = Stubborn(times=1000)
+        await ended(stubborn, "timeout")
+        asyncio.get_running_loop().call_later(0.05, stubborn.release.set)  # if it does wait
+        return stubborn
+
+    stubborn: list[Stubborn] = []
+    thread = threading.Thread(target=lambda: stubborn.append(asyncio.run(leave())))
+    thread.start()
+    thread.join(10)
+
+    assert not stubborn[0].ended.is_set()
+
+
+async def ended(function: Callable[[], Any], by: str) -> None:
+    async def work() -> None:
+        await function()
+
+    task = asyncio.create_task(call(work, timeout_s=0.02 if by == "timeout" else 5))
+    if by == "cancel":
+        await function.began.wait()  # type: ignore[attr-defined]  # of a Stubborn
+        task.cancel()
+    with pytest.raises(TimedOutError if by == "timeout" else asyncio.CancelledError):
+        await task
+
+
+async def test_a_second_cancel_of_the_run_does_not_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("workflows.chat.invoking.CANCEL_GRACE_S", 60)
+    stubborn = Stubborn(times=1000)
+
+    async def work() -> None:
+        await stubborn()
+
+    task = asyncio.create_task(call(work))
+    await stubborn.began.wait()
+    task.cancel()
+    await until(lambda: stubborn.times < 1000)
+    task.cancel()
+
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    stubborn.release.set()
+
+
+async def test_a_cancel_reaches_a_plain_function_and_does_not_wait_for_it() -> None:
+    began, release = threading.Event(), threading.Event()
+
+    def wait() -> None:
+        began.set()
+        release.wait()
+
+    task = asyncio.create_task(call(wait))
+    await until(began.is_set)
+    task.cancel()
+
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    release.set()
+
+
+async def test_a_busy_pool_is_told_apart_from_a_slow_function() -> None:
+    pool, release = ToolThreads(1), threading.Event()
+    busy = asyncio.create_task(invoke(release.wait, keywords={}, threads=pool))
+    await until(lambda: pool.alive == 1)
+
+    with pytest.raises(TimedOutError, match="could not begin: no thread was free"):
+        await invoke(plain, 1, keywords={}, threads=pool, timeout_s=0.01)
+    release.set()
+    await busy
+
+
+async def ask() -> Any:
+    return await use_ui_tool("Card", {"a": 1}, chat_id="c")
+
+
+async def swallow() -> str:
+    try:
+        await ask()
+    except BaseException:  # noqa: BLE001 -- as a careless tool does
+        return "went on"
+    raise AssertionError
+
+
+async def swallow_errors() -> str:
+    try:
+        await ask()
+    except Exception:  # noqa: BLE001 -- as a careful tool does
+        return "went on"
+    raise AssertionError
+
+
+@pytest.mark.parametrize("function", [ask, swallow, swallow_errors, lambda: asyncio.run(swallow())])
+async def test_asking_a_person_who_is_not_there_cannot_be_swallowed(function: Callable[[], Any]) -> None:
+    with pytest.raises(NeedsHuman, match=r"a step of the package waits for a person \(Card\)"):
+        await call(function)
+
+
+async def test_one_for_people_waits_when_it_returns_without_having_asked() -> None:
+    with pytest.raises(NeedsHuman, match="show waits for a person: nobody"):
+        await invoke(plain, 1, keywords={}, threads=POOL, call=Call("show", for_people=True))
+    with pytest.raises(ValueError, match="broken"):
+        await invoke(broken, keywords={}, threads=POOL, call=Call("show", for_people=True))
+
+
+def broken() -> None:
+    raise ValueError("broken")
+
+
+async def test_outside_of_a_run_nobody_can_be_asked() -> None:
+    with pytest.raises(UIToolError, match="in a run only"):
+        await use_ui_tool("Card")

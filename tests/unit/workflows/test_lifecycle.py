@@ -1,0 +1,441 @@
+"""Life cycle: what is called when, with what, and what becomes of a chat when it fails."""
+
+import asyncio
+import contextlib
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.unit.workflows.chats import Chat, Kept, built, never
+from tests.unit.workflows.packages import ORCHESTRATOR, load, rule, write_tool
+from workflows.chat import lifecycle, package_steps
+from workflows.chat.conversation import close, converse
+from workflows.chat.errors import PackageDefect
+from workflows.context.redaction import Redactor
+from workflows.outcome import Outcome, OutcomeKind
+
+MOMENTS = ("on_start", "before_chat", "before_agent", "after_agent", "after_chat", "on_complete", "on_fail")
+A_TO_B = {"handoff_rules": [rule("A", "B"), rule("B", "terminate", termination_reason="all said")]}
+FIXED = {"app_id": "acme", "enterprise_id": "acme", "user_id": "u1", "chat_id": "c1", "run_id": "r1"}
+BEGINS = ["on_start", "before_chat"]
+
+NOTING = "\n".join(
+    f"""
+def {moment}(context_variables, agent_name=None, outcome=None, error=None):
+    said = [each for each in ({moment!r}, agent_name, outcome, error) if each]
+    context_variables["seen"] = [*context_variables.get("seen", []), " ".join(said)]
+"""
+    for moment in MOMENTS
+)
+
+
+def step(moment: str, function: str | None = None, **more: Any) -> dict[str, Any]:
+    return {"trigger": moment, "file": "steps.py", "function": function or moment, **more}
+
+
+def chat(folder: Path, code: str, steps: list[dict[str, Any]], *, answers: Any = None, **files: Any) -> Chat:
+    write_tool(folder, "steps.py", code)
+    package = load(folder, tools={"lifecycle_tools": steps}, **{"handoffs": A_TO_B, **files})
+    assert not package.refused, package.findings
+    made = Chat(built(package, answers or {"default": {"text": "ok"}}, folder))
+    made.fixed = FIXED
+    made.context = dict(FIXED)
+    return made
+
+
+def every_moment(folder: Path, **more: Any) -> Chat:
+    return chat(folder, NOTING, [step(moment) for moment in reversed(MOMENTS)], **more)
+
+
+def left(chat: Chat) -> dict[str, Any]:
+    assert chat.last is not None
+    return chat.last.kept()
+
+
+async def test_every_moment_comes_in_its_order(tmp_path: Path) -> None:
+    whole = every_moment(tmp_path)
+
+    outcome, kept = await whole.run_to_its_close()
+
+    assert outcome == Outcome(OutcomeKind.COMPLETED, "all said")
+    in_turns = ["before_agent A", "after_agent A", "before_agent B", "after_agent B"]
+    assert left(whole)["seen"] == [*BEGINS, *in_turns, "after_chat completed", "on_complete completed"]
+    assert kept.turn(1).context_changes == {"seen": [*BEGINS, *in_turns[:2]]}
+    assert kept.context(2)["seen"][-1] == "after_agent B"
+
+
+async def test_steps_of_one_moment_are_called_as_they_are_written(tmp_path: Path) -> None:
+    code = "def one(c): c['n'] = c.get('n', '') + '1'\nasync def two(c): c['n'] = c.get('n', '') + '2'\n"
+
+    whole = chat(tmp_path, code, [step("before_chat", each) for each in ("two", "one", "two")])
+    _, kept = await whole.run()
+
+    assert kept.context(1)["n"] == "212"
+
+
+async def test_an_agents_steps_are_those_of_its_turns(tmp_path: Path) -> None:
+    steps = [step("before_agent", agent="B"), step("after_agent", agent="A"), step("after_agent")]
+
+    _, kept = await chat(tmp_path, NOTING, steps).run()
+
+    assert kept.context(2)["seen"] == ["after_agent A", "after_agent A", "before_agent B", "after_agent B"]
+
+
+async def test_a_step_is_told_whose_run_it_is_by_the_run_and_not_by_the_context(tmp_path: Path) -> None:
+    code = "def tell(*, context_variables, **runtime):\n    context_variables['told'] = runtime\n"
+    whole = chat(tmp_path, code, [step("before_chat", "tell")])
+    whole.context = {"user_id": "somebody else", "app_id": "other"}
+
+    await whole.run()
+
+    assert left(whole)["told"] == {
+        **FIXED,
+        "workflow_name": "Small",
+        "execution_id": "r1",
+        "agent_name": None,
+        "error": None,
+        "outcome": None,
+    }
+    assert left(whole)["app_id"] == "acme"
+
+
+ENDS: list[tuple[str, dict[str, Any], str]] = [
+    (
+        "workflow_failed",
+        {"handoffs": {"handoff_rules": [rule("A", "terminate", termination_reason="workflow_failed")]}},
+        "a rule of A ends the chat as failed",
+    ),
+    ("model_error", {"answers": {"answers": {"A": [{"error": {"status": 400}}]}}}, ""),
+    ("loop_detected", {"orchestrator": {**ORCHESTRATOR, "limits": {"model_calls": 1}}}, ""),
+    ("timeout", {"answers": {"answers": {"A": [{"text": "late", "delay_s": 60}]}}}, ""),
+    ("no_transition", {"orchestrator": {**ORCHESTRATOR, "orchestration_pattern": "ag2_network"}}, "no rule of A"),
+]
+
+
+@pytest.mark.parametrize(("kind", "files", "reason"), ENDS, ids=[kind for kind, *_ in ENDS])
+async def test_on_fail_is_called_however_a_chat_fails(
+    tmp_path: Path, kind: str, files: dict[str, Any], reason: str
+) -> None:
+    if kind == "no_transition":
+        files = {**files, "handoffs": None, "transition_graph": {"transition_rules": [{"from": "B", "to": "A"}]}}
+    failing = every_moment(tmp_path, **files)
+    failing.wall_clock_s = 0.05 if kind == "timeout" else 60
+
+    outcome, _ = await failing.run_to_its_close()
+
+    assert outcome.kind == kind
+    assert reason in outcome.reason
+    assert left(failing)["seen"][-2:] == [f"{each} {kind} {outcome.reason}" for each in ("after_chat", "on_fail")]
+
+
+async def test_a_classic_chat_that_runs_out_of_turns_is_complete(tmp_path: Path) -> None:
+    ending = every_moment(tmp_path, orchestrator={**ORCHESTRATOR, "max_turns": 1})
+
+    await ending.run_to_its_close()
+
+    assert left(ending)["seen"][-2:] == ["after_chat max_turns", "on_complete max_turns"]
+
+
+async def test_a_chat_that_waits_for_a_person_is_not_over(tmp_path: Path) -> None:
+    waiting = every_moment(
+        tmp_path,
+        orchestrator={**ORCHESTRATOR, "human_in_the_loop": True},
+        handoffs={"handoff_rules": [rule("A", "user")]},
+    )
+
+    outcome, _ = await waiting.run_to_its_close()
+
+    assert outcome.kind is OutcomeKind.NEEDS_HUMAN
+    assert left(waiting)["seen"] == [*BEGINS, "before_agent A", "after_agent A"]
+
+
+async def test_a_chat_that_could_not_even_begin_is_closed(tmp_path: Path) -> None:
+    never_begun = every_moment(tmp_path)
+    conversation = never_begun.conversation(Kept())
+
+    outcome = await close(conversation, Outcome(OutcomeKind.PACKAGE_ERROR, "region is missing"))
+
+    assert outcome.reason == "region is missing"
+    assert conversation.kept()["seen"] == [
+        f"{each} package_error region is missing" for each in ("after_chat", "on_fail")
+    ]
+
+
+async def test_a_resumed_chat_does_not_begin_again(tmp_path: Path) -> None:
+    resumed = every_moment(tmp_path)
+    _, kept = await resumed.run()
+
+    _, again = await resumed.run(kept.up_to(1))
+
+    assert again.context(2) == kept.context(2)
+    assert again.context(2)["seen"].count("on_start") == 1
+
+
+async def test_a_run_without_a_first_checkpoint_begins_again(tmp_path: Path) -> None:
+    again = every_moment(tmp_path, answers={"answers": {"A": [{"error": {"status": 503}}]}})
+
+    for _ in range(2):
+        await again.run()
+        assert left(again)["seen"] == [*BEGINS, "before_agent A"]
+
+
+RAISING = "\n".join(f"def {moment}(ctx):\n    raise ValueError('it was secret-value')\n" for moment in MOMENTS)
+
+
+@pytest.mark.parametrize(
+    ("moment", "agent", "turn"),
+    [("on_start", None, 0), ("before_chat", None, 0), ("before_agent", "A", 1), ("after_agent", "A", 1)],
+)
+async def test_a_step_that_fails_fails_the_run_and_says_where(
+    tmp_path: Path, moment: str, agent: str | None, turn: int
+) -> None:
+    code = RAISING + "\ndef closed(context_variables): context_variables['closed'] = True\n"
+    failing = chat(tmp_path, code, [step(moment), step("on_fail", "closed")])
+    failing.redactor = Redactor(["secret-value"])
+
+    outcome, kept = await failing.run_to_its_close()
+
+    where = "" if agent is None else " of agent A in turn 1"
+    assert outcome.kind is OutcomeKind.TOOL_ERROR
+    assert outcome.reason == f"{moment} steps.py:{moment}{where} failed: ValueError: it was (hidden)"
+    assert outcome.error is not None
+    assert (outcome.error.type, outcome.error.agent, outcome.error.turn) == ("StepFailed", agent, turn)
+    assert kept.turns == []
+    assert left(failing)["closed"] is True
+    assert failing.last is not None
+    [incident] = failing.last.incidents
+    assert (incident.where, incident.type, incident.agent) == (f"{moment} steps.py:{moment}", "ValueError", agent)
+    assert "raise ValueError" in incident.traceback
+    assert "secret-value" not in json.dumps(incident.as_document())
+
+
+@pytest.mark.parametrize("moment", ["after_chat", "on_complete"])
+@pytest.mark.parametrize(
+    "body",
+    [
+        "raise ValueError('no')",
+        "raise SystemExit(3)",
+        "import asyncio; raise asyncio.CancelledError",
+        "raise GeneratorExit",
+        "raise KeyboardInterrupt",
+        "raise StopIteration",
+        "raise BaseException('no')",
+    ],
+)
+@pytest.mark.parametrize("form", ["def", "async def"])
+async def test_what_fails_at_the_end_is_noted_and_changes_nothing(
+    tmp_path: Path, moment: str, body: str, form: str
+) -> None:
+    code = f"{NOTING}\n{form} bad(ctx):\n    ctx['reached'] = True\n    {body}\n"
+    steps = [step(moment, "bad"), step("after_chat"), step("on_complete")]
+    closing = chat(tmp_path, code, steps)
+
+    outcome, _ = await closing.run_to_its_close()
+
+    assert outcome == Outcome(OutcomeKind.COMPLETED, "all said")
+    assert left(closing)["seen"] == ["after_chat completed", "on_complete completed"]
+    assert left(closing)["reached"] is True
+    assert closing.last is not None
+    [incident] = closing.last.incidents
+    assert incident.where == f"{moment} steps.py:bad"
+    json.dumps(incident.as_document()).encode()
+
+
+@contextlib.contextmanager
+def at_most(seconds: float) -> Iterator[None]:
+    started = asyncio.get_running_loop().time()
+    yield
+    assert asyncio.get_running_loop().time() - started < seconds
+
+
+async def test_steps_that_hang_at_the_end_leave_the_others_their_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lifecycle, "CLOSING_TIMEOUT_S", 0.1)
+    code = "import asyncio\nasync def hang(c): await asyncio.sleep(99)\n"
+    steps = [step("after_chat", "hang"), step("after_chat"), step("on_complete", "hang"), step("on_complete")]
+    closing = chat(tmp_path, code + NOTING, steps)
+    await closing.run()
+    assert closing.last is not None
+
+    with at_most(2):
+        await close(closing.last, Outcome(OutcomeKind.COMPLETED, "all said"))
+
+    assert left(closing)["seen"] == ["after_chat completed", "on_complete completed"]
+    assert [each.where.split(":")[1] for each in closing.last.incidents] == ["hang", "hang"]
+    assert "took longer than 0." in closing.last.incidents[0].message
+
+
+async def test_a_step_of_a_turn_that_hangs_fails_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(package_steps, "STEP_TIMEOUT_S", 0.05)
+    code = "import asyncio\nasync def hang(c): await asyncio.sleep(99)\n"
+
+    outcome, _ = await chat(tmp_path, code, [step("before_agent", "hang")]).run()
+
+    assert outcome.kind is OutcomeKind.TOOL_ERROR
+    assert outcome.reason.startswith("before_agent steps.py:hang of agent A in turn 1 failed: it took longer than 0.05")
+
+
+HANGING = """
+import asyncio
+
+async def on_fail(context_variables):
+    context_variables["begun"].set()
+    await asyncio.sleep(99)
+
+async def quick(context_variables, outcome):
+    await asyncio.sleep(0)
+    context_variables["closed"] = outcome
+"""
+
+
+async def test_who_is_cancelled_can_still_close_the_chat(tmp_path: Path) -> None:
+    """As `cancel` and Ctrl-C do: the cancellation is caught, and then the chat is closed in the same task."""
+    code = HANGING + "async def mark(c): c['begun'].set()\n"
+    slow = {"answers": {"A": [{"text": "late", "delay_s": 60}]}}
+    cancelled = chat(tmp_path, code, [step("before_chat", "mark"), step("on_fail", "quick")], answers=slow)
+    conversation = cancelled.conversation(Kept())
+    begun = conversation.context["begun"] = asyncio.Event()
+
+    async def run() -> Outcome:
+        try:
+            return await converse(conversation, commit=Kept().commit, stopping=never)
+        except asyncio.CancelledError:
+            return await close(conversation, Outcome(OutcomeKind.CANCELLED, "cancelled by somebody"))
+
+    task = asyncio.create_task(run())
+    await asyncio.wait_for(begun.wait(), 5)
+    task.cancel()
+
+    assert (await task).kind is OutcomeKind.CANCELLED
+    assert conversation.kept()["closed"] == "cancelled"
+
+
+async def test_a_cancellation_while_a_chat_closes_is_honoured_at_once(tmp_path: Path) -> None:
+    """A worker that lost its lease must not go on calling."""
+    closing = chat(tmp_path, HANGING, [step("on_fail"), step("on_fail", "quick")])
+    conversation = closing.conversation(Kept())
+    begun = conversation.context["begun"] = asyncio.Event()
+    task = asyncio.create_task(close(conversation, Outcome(OutcomeKind.TIMEOUT, "over")))
+    await asyncio.wait_for(begun.wait(), 5)
+
+    task.cancel()
+
+    with at_most(2), pytest.raises(asyncio.CancelledError):
+        await task
+    assert "closed" not in conversation.context
+
+
+async def test_a_step_that_needs_what_nobody_gives_fails_the_run_before_it_begins(tmp_path: Path) -> None:
+    code = "def on_fail(*, amount, app_id): ...\n" + NOTING.replace("def on_fail", "def unused")
+    demanding = chat(tmp_path, code, [step("on_start"), step("on_fail")])
+
+    outcome, kept = await demanding.run_to_its_close()
+
+    assert outcome.kind is OutcomeKind.TOOL_ERROR
+    assert outcome.reason.startswith("on_fail steps.py:on_fail needs amount, which no lifecycle tool is given")
+    assert (kept.calls, "seen" in left(demanding)) == ([], False)
+
+
+async def test_what_steps_write_is_hidden_and_whose_run_it_is_stays(tmp_path: Path) -> None:
+    code = "def spoil(c):\n    c['key'] = 'x'\n    c['said'] = 'it is secret-value'\n    c['app_id'] = 'other'\n"
+    for moment in ("before_chat", "before_agent", "after_agent", "after_chat"):
+        spoiling = chat(tmp_path / moment, code, [step(moment, "spoil")])
+        spoiling.redactor = Redactor(["secret-value"])
+        spoiling.suppressed = frozenset({"key"})
+
+        await spoiling.run_to_its_close()
+
+        assert spoiling.last is not None
+        assert spoiling.last.context.data == {**FIXED, "said": "it is (hidden)"}, moment
+
+
+async def test_a_prompt_shows_what_a_step_wrote_just_before_and_nothing_hidden(tmp_path: Path) -> None:
+    code = "def fill(c):\n    c['topic'] = 'ships'\n    c['key'] = 'canary'\n"
+    variables = {
+        "definitions": {
+            "topic": {"type": "string", "source": {"type": "state"}},
+            "key": {"type": "string", "source": {"type": "environment", "env_var": "K"}},
+            "length": {
+                "type": "integer",
+                "source": {"type": "computed", "computation": "length(t)", "inputs": {"t": "topic"}},
+            },
+        },
+        "agents": {"A": ["topic", "key", "length"]},
+    }
+    answers = {"default": {"text": "ok"}}
+    filling = chat(tmp_path, code, [step("before_agent", "fill")], answers=answers, context_variables=variables)
+    filling.suppressed = frozenset({"key"})
+    asked: list[Any] = []
+    agent = filling.built.agents["A"]
+    ask = agent.ask
+
+    async def asking(*message: Any, **more: Any) -> Any:
+        asked.append(more["prompt"])
+        return await ask(*message, **more)
+
+    object.__setattr__(agent, "ask", asking)
+
+    await filling.run()
+
+    [prompt] = asked
+    assert "ships" in prompt[1]
+    assert "5" in prompt[1]
+    assert "canary" not in prompt[1]
+
+
+async def test_routing_before_the_first_turn_sees_what_steps_wrote(tmp_path: Path) -> None:
+    rules = {
+        "handoff_rules": [
+            rule("A", "B", "${ready} == true", condition_type="expression", condition_scope="pre"),
+            rule("A", "terminate"),
+            rule("B", "terminate"),
+        ]
+    }
+    code = "def ready(c): c['ready'] = True\n"
+    variables = {"definitions": {"ready": {"type": "boolean", "source": {"type": "state"}}}}
+
+    _, kept = await chat(
+        tmp_path, code, [step("before_chat", "ready")], handoffs=rules, context_variables=variables
+    ).run()
+
+    assert kept.speakers == ["B"]
+    assert kept.turn(1).context_changes == {"ready": True}
+
+
+async def test_what_failed_in_a_turn_that_was_cut_off_is_kept(tmp_path: Path) -> None:
+    answers = {"answers": {"A": [{"tool_calls": [{"name": "look"}]}, {"text": "late", "delay_s": 60}]}}
+    code = "def look(): raise ValueError('not found')\n"
+    write_tool(tmp_path, "look.py", code)
+    tools = {"tools": {"tools": [{"agent": "A", "file": "look.py", "function": "look"}]}}
+    cut_off = Chat(built(load(tmp_path, handoffs=A_TO_B, **tools), answers, tmp_path), wall_clock_s=0.1)
+
+    outcome, _ = await cut_off.run_to_its_close()
+
+    assert outcome.kind is OutcomeKind.TIMEOUT
+    assert cut_off.last is not None
+    assert [each.where for each in cut_off.last.incidents] == ["tool look"]
+
+
+async def test_on_fail_may_explain_the_failure(tmp_path: Path) -> None:
+    code = "def explain(c, *, error): c['why'] = 'No stock. ' + error[:4]\n"
+    explained = chat(
+        tmp_path,
+        code,
+        [step("on_fail", "explain")],
+        orchestrator={**ORCHESTRATOR, "failure_message_key": "why"},
+        handoffs={"handoff_rules": [rule("A", "terminate", termination_reason="workflow_failed")]},
+        context_variables={"definitions": {"why": {"type": "string", "source": {"type": "state"}}}},
+    )
+
+    outcome, _ = await explained.run_to_its_close()
+
+    assert outcome.reason == "No stock. a ru (a rule of A ends the chat as failed)"
+
+
+async def test_a_file_that_cannot_be_loaded_is_a_defect_of_the_package(tmp_path: Path) -> None:
+    with pytest.raises(PackageDefect, match=r"steps\.py failed when it was loaded: RuntimeError: no"):
+        chat(tmp_path, "def f(): ...\nraise RuntimeError('no')\n", [step("on_start", "f")])

@@ -1,0 +1,255 @@
+"""Tool threads: bounded, reused, told to stop, left behind where they cannot hear it, never in the way of an exit."""
+
+import asyncio
+import contextlib
+import logging
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typing_extensions import override
+
+from workflows.chat.thread_jobs import ToolStopped
+from workflows.chat.tool_threads import NoThreadFreeError, ToolThreads
+
+ROOT = Path(__file__).parents[3]
+
+
+async def until(condition: Callable[[], Any]) -> None:
+    async with asyncio.timeout(10):
+        while not condition():  # noqa: ASYNC110 -- what a thread does sets no event of asyncio
+            await asyncio.sleep(0.001)
+
+
+@pytest.fixture
+def pool() -> Iterator[ToolThreads]:
+    threads = ToolThreads(2, name="some")
+    yield threads
+    threads.close()
+
+
+async def run(pool: ToolThreads, function: Callable[[], Any], timeout_s: float = 5.0) -> Any:
+    return await pool.run(function, name="f", timeout_s=timeout_s)
+
+
+class Spinning:
+    """Works for ever, step by step, and says whether it was told to stop."""
+
+    def __init__(self) -> None:
+        self.began = threading.Event()
+        self.stopped = threading.Event()
+
+    def __call__(self) -> None:
+        self.began.set()
+        try:
+            while True:
+                time.sleep(0.0005)
+        except ToolStopped:
+            self.stopped.set()
+            raise
+
+
+async def test_calls_run_in_daemon_threads_that_are_used_again() -> None:
+    pool = ToolThreads(1, name="some")
+    seen = [await run(pool, threading.current_thread) for _ in range(5)]
+
+    assert {each.name for each in seen} == {"some_1"}
+    assert all(each.daemon for each in seen)
+    assert pool.alive == 1
+
+
+async def test_no_more_threads_than_it_may_have(pool: ToolThreads) -> None:
+    def slow() -> int:
+        time.sleep(0.002)
+        return threading.get_ident()
+
+    names = await asyncio.gather(*(run(pool, slow) for _ in range(10)))
+
+    assert len(set(names)) == pool.alive == 2
+
+
+async def test_an_idle_thread_ends() -> None:
+    idle = ToolThreads(1, idle_s=0.001)
+    thread = await run(idle, threading.current_thread)
+
+    await until(lambda: not thread.is_alive())
+    assert idle.alive == 0
+    assert await run(idle, lambda: 1) == 1
+
+
+async def test_one_that_takes_too_long_is_told_to_stop_and_its_thread_goes_on_with_others() -> None:
+    pool, spinning = ToolThreads(1), Spinning()
+
+    with pytest.raises(TimeoutError):
+        await run(pool, spinning, 0.02)
+
+    await until(spinning.stopped.is_set)
+    assert await run(pool, lambda: "next") == "next"
+    assert (pool.alive, pool.abandoned) == (1, 0)
+
+
+async def test_a_cancelled_one_is_told_to_stop(pool: ToolThreads) -> None:
+    spinning = Spinning()
+    task = asyncio.create_task(run(pool, spinning))
+    await until(spinning.began.is_set)
+
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+    await until(spinning.stopped.is_set)
+
+
+async def test_a_call_that_is_over_in_that_moment_disturbs_nobody() -> None:
+    """The exception never comes out of the call it is meant for, however close the two are."""
+    pool = ToolThreads(1)
+
+    def steps() -> None:
+        for _ in range(10):
+            time.sleep(0.0001)
+
+    for number in range(60):
+        duration_s = 0.001 + number % 7 * 0.0002
+        with contextlib.suppress(TimeoutError, NoThreadFreeError):
+            await run(pool, steps, duration_s)
+        assert await run(pool, lambda: 7) == 7
+    assert (pool.alive, pool.abandoned) == (1, 0)
+
+
+async def test_one_that_cannot_hear_it_is_replaced_until_it_returns(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("workflows.chat.tool_threads.STOP_GRACE_S", 0.01)
+    pool, release = ToolThreads(1), threading.Lock()
+    release.acquire()
+
+    with pytest.raises(TimeoutError):
+        await run(pool, release.acquire, 0.01)  # waits in C
+    assert await run(pool, lambda: "next") == "next"
+
+    assert pool.abandoned == 1
+    assert [record.tool for record in caplog.records if record.getMessage() == "tool_thread_abandoned"] == ["f"]  # type: ignore[attr-defined]
+    release.release()
+    await until(lambda: pool.abandoned == 0)
+    assert await run(pool, lambda: pool.alive) == 1
+
+
+async def test_no_more_are_replaced_than_the_pool_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("workflows.chat.tool_threads.STOP_GRACE_S", 0.0)
+    pool, release = ToolThreads(1), threading.Lock()
+    release.acquire()
+
+    for _ in range(2):
+        with pytest.raises(TimeoutError):
+            await run(pool, release.acquire, 0.005)
+    with pytest.raises(NoThreadFreeError):
+        await run(pool, lambda: 1, 0.005)
+
+    assert (pool.alive, pool.abandoned) == (2, 2)
+    release.release()
+
+
+async def test_waiting_for_a_thread_does_not_count_as_work() -> None:
+    pool = ToolThreads(1)
+    first = asyncio.create_task(run(pool, lambda: time.sleep(0.04)))
+    second = asyncio.create_task(run(pool, lambda: time.sleep(0.03), 0.05))
+
+    await second
+    await first
+
+
+async def test_one_that_waits_too_long_is_never_begun(pool: ToolThreads) -> None:
+    release = threading.Event()
+    busy = [asyncio.create_task(run(pool, release.wait)) for _ in range(2)]
+    begun: list[int] = []
+    await until(lambda: pool.alive == 2)
+
+    with pytest.raises(NoThreadFreeError, match=r"for 0\.01 s"):
+        await run(pool, lambda: begun.append(1), 0.01)
+    release.set()
+    await asyncio.gather(*busy)
+
+    assert await run(pool, lambda: begun) == []
+
+
+class Slow(logging.Handler):
+    flooding = 0
+
+    @override
+    def emit(self, record: logging.LogRecord) -> None:
+        time.sleep(0.0005)
+
+
+async def test_who_floods_the_log_is_stopped_and_everybody_else_still_logs() -> None:
+    """Stopped between two steps of logging it leaves a lock behind, and the next log line would hang."""
+    pool, handler, went_on = ToolThreads(2), Slow(), threading.Event()
+    log = logging.getLogger("tests.flood")
+    log.addHandler(handler)
+    log.propagate = False
+
+    def flood() -> None:
+        handler.flooding += 1
+        try:
+            while True:
+                log.warning("again")
+        finally:
+            handler.flooding -= 1
+
+    def once() -> None:
+        log.warning("still there")
+        went_on.set()
+
+    try:
+        for _ in range(5):
+            flooding = [run(pool, flood, 0.005) for _ in range(2)]
+            assert {type(each) for each in await asyncio.gather(*flooding, return_exceptions=True)} == {TimeoutError}
+        await run(pool, once)
+        assert went_on.is_set()
+        await until(lambda: handler.flooding == 0)
+    finally:
+        log.removeHandler(handler)
+
+
+async def test_a_closed_pool_begins_nothing_more() -> None:
+    pool, began, release = ToolThreads(1), threading.Event(), threading.Event()
+
+    def wait() -> bool:
+        began.set()
+        return release.wait()
+
+    busy = asyncio.create_task(run(pool, wait))
+    await until(began.is_set)
+    waiting = asyncio.create_task(run(pool, lambda: 1))
+    await asyncio.sleep(0)
+
+    pool.close()
+
+    with pytest.raises(RuntimeError, match="closed"):
+        await waiting
+    with pytest.raises(RuntimeError, match="closed"):
+        await run(pool, lambda: 1)
+    release.set()
+    assert await busy is True
+    await until(lambda: pool.alive == 0)
+
+
+def test_a_tool_that_hangs_does_not_hold_up_the_exit_of_the_process() -> None:
+    code = (
+        "import asyncio, sys, threading, types\n"
+        "light = sys.modules['workflows.chat'] = types.ModuleType('workflows.chat')  # without AG2\n"
+        "light.__path__ = ['workflows/chat']\n"
+        "from workflows.chat.tool_threads import ToolThreads\n"
+        "lock = threading.Lock()\n"
+        "lock.acquire()\n"
+        "try: asyncio.run(ToolThreads(1).run(lock.acquire, name='t', timeout_s=0.1))\n"
+        "except TimeoutError: print('over')\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=20, cwd=ROOT, check=True
+    )
+    assert done.stdout == "over\n"

@@ -1,0 +1,233 @@
+"""Transfers: what a model is offered for the rules it judges, and what its choice does to the turn."""
+
+import json
+import re
+from collections.abc import Mapping
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ag2.events import ModelResponse, ToolCallEvent, ToolCallsEvent
+
+from tests.unit.workflows.chats import Chat, built
+from tests.unit.workflows.normal_form import agents, package, tool
+from tests.unit.workflows.packages import ORCHESTRATOR, load, rule, write_tool
+from workflows.chat.messages import as_history, messages_for
+from workflows.chat.script import ScriptClient
+from workflows.chat.transfers import LONGEST_DESCRIPTION, TransferTool, transfer_tools
+from workflows.outcome import OutcomeKind
+from workflows.package.models import Package, Rule
+
+NOTE = """
+def note(text: str, context_variables=None) -> str:
+    context_variables.set("noted", text)
+    return "noted"
+"""
+
+
+def offered(checked: Package, agent: str = "A") -> dict[str, str]:
+    return {each.name: each.description for each in transfer_tools(checked, agent)}
+
+
+def judging(*rules: Rule, names: str = "ABC", **parts: Any) -> Package:
+    return package(agents=agents(*names), rules=rules, **parts)
+
+
+def test_each_target_is_one_tool_described_by_its_condition() -> None:
+    checked = judging(
+        Rule("A", "B", judged="the draft is ready"),
+        Rule("A", "B", condition="${x}"),
+        Rule("A", "user", judged="a person is asked for"),
+        Rule("A", "B", judged="time is short"),
+        Rule("A", "B", judged="the draft is ready"),
+        Rule("B", "C", judged="of another agent"),
+    )
+
+    assert offered(checked) == {
+        "transfer_to_B": "the draft is ready or time is short",
+        "transfer_to_user": "a person is asked for",
+    }
+    assert offered(checked, "C") == {}
+
+
+def test_ends_with_different_reasons_are_different_tools() -> None:
+    checked = judging(
+        Rule("A", "terminate", judged="all is done"),
+        Rule("A", "terminate", judged="it cannot be done", termination_reason="workflow_failed"),
+    )
+    assert offered(checked) == {
+        "transfer_to_terminate": "all is done",
+        "transfer_to_terminate_2": "it cannot be done",
+    }
+
+
+def test_names_are_what_providers_take_and_each_is_another() -> None:
+    names = ["Café-Guide", "Caf__Guide", "Caf_-Guide", "名", "N" * 64, "N" * 63, "a-b_C9"]
+    checked = package(agents=agents("A", *names), rules=tuple(Rule("A", name, judged=f"to {name}") for name in names))
+
+    made = offered(checked)
+
+    assert list(made)[-1] == "transfer_to_a-b_C9"
+    assert list(made.values()) == [f"to {name}" for name in names]
+    assert all(re.fullmatch(r"[a-zA-Z0-9_-]{1,64}", name) for name in made)
+
+
+def test_a_tool_of_the_agent_keeps_its_name() -> None:
+    rules = [Rule("A", "B", judged="it is ready")]
+
+    assert list(offered(judging(*rules, tools=(tool("transfer_to_B"),)))) == ["transfer_to_B_2"]
+    assert list(offered(judging(*rules, tools=(tool("transfer_to_B", agent="C"),)))) == ["transfer_to_B"]
+
+
+async def test_the_schema_has_no_arguments_and_a_short_description_and_nothing_is_registered() -> None:
+    (transfer,) = transfer_tools(judging(Rule("A", "B", judged="x" * 5_000)), "A")
+    assert isinstance(transfer, TransferTool)
+
+    (schema,) = await transfer.schemas(None)  # type: ignore[arg-type]  # -- it looks at nothing
+    async with AsyncExitStack() as stack:
+        transfer.register(stack, None)  # type: ignore[arg-type]  # -- the same
+        assert not stack._exit_callbacks  # type: ignore[attr-defined]  # -- the stack's inside
+
+    shown = schema.function  # type: ignore[attr-defined]  # -- of function tools
+    assert (shown.name, len(shown.description)) == ("transfer_to_B", LONGEST_DESCRIPTION)
+    assert shown.parameters["properties"] == {}
+
+
+def call(name: str, **arguments: Any) -> dict[str, Any]:
+    return {"name": name, "arguments": arguments}
+
+
+def chat(folder: Path, answers: Any, *rules: Mapping[str, Any], **orchestrator: Any) -> Chat:
+    write_tool(folder, "note.py", NOTE)
+    checked = load(
+        folder,
+        orchestrator={**ORCHESTRATOR, **orchestrator},
+        handoffs={"handoff_rules": list(rules)},
+        tools=[{"agent": "A", "file": "note.py", "function": "note"}],
+        context_variables={"definitions": {"noted": {"source": {"type": "state", "default": ""}}}},
+    )
+    assert not checked.refused, checked.findings
+    return Chat(built(checked, {"answers": answers, "default": {"text": "ok"}}, folder), {"noted": ""})
+
+
+def judged(source: str, target: str, text: str = "it is ready", **more: Any) -> Mapping[str, Any]:
+    kind = {"handoff_type": "condition", "condition_type": "string_llm", "condition": text}
+    return {"source_agent": source, "target_agent": target, **kind, **more}
+
+
+END = rule("B", "terminate")
+
+
+async def test_a_transfer_is_the_end_of_the_turn_and_wins_over_the_rules_after_it(tmp_path: Path) -> None:
+    answers = {"A": [{"tool_calls": [call("transfer_to_B")]}]}
+    outcome, kept = await chat(tmp_path, answers, judged("A", "B"), rule("A", "terminate"), END).run()
+
+    turn = kept.turn(1)
+    assert outcome.kind is OutcomeKind.COMPLETED
+    assert (kept.speakers, turn.text, list(turn.events), turn.handoff) == (["A", "B"], "", [], "B")
+    assert [each.agent for each in kept.calls] == ["A", "B"]  # nobody is asked again after it
+
+
+async def test_without_a_transfer_the_rules_after_the_turn_decide(tmp_path: Path) -> None:
+    _, kept = await chat(tmp_path, {}, judged("A", "B"), rule("A", "terminate"), END).run()
+    assert [(turn.agent, turn.handoff) for turn in kept.turns] == [("A", "terminate")]
+
+
+async def test_the_tools_beside_a_transfer_run_and_what_was_said_is_kept(tmp_path: Path) -> None:
+    both = {"text": "Noted, go on.", "tool_calls": [call("note", text="x"), call("transfer_to_B")]}
+    _, kept = await chat(tmp_path, {"A": [both]}, judged("A", "B"), END).run()
+
+    turn = kept.turn(1)
+    assert (turn.text, turn.handoff, kept.context(1)["noted"]) == ("Noted, go on.", "B", "x")
+    assert [each["name"] for each in turn.as_document()["tool_calls"]] == ["note"]
+    assert [each["text"] for line in turn.events for each in line.get("tool_results", ())] == ["noted"]
+    assert len(kept.calls) == 2
+
+
+async def test_a_transfer_may_come_after_other_answers_of_the_turn(tmp_path: Path) -> None:
+    answers = {"A": [{"tool_calls": [call("note", text="x")]}, {"tool_calls": [call("transfer_to_B")]}]}
+    _, kept = await chat(tmp_path, answers, judged("A", "B"), END).run()
+
+    assert (kept.speakers, kept.turn(1).text, kept.context(1)["noted"]) == (["A", "B"], "", "x")
+
+
+async def test_of_several_transfers_the_first_one_is_taken(tmp_path: Path) -> None:
+    answers = {"A": [{"tool_calls": [call("transfer_to_terminate_2"), call("transfer_to_B")]}]}
+    failing = judged("A", "terminate", "it cannot be done", termination_reason="workflow_failed")
+    rules = [judged("A", "B"), judged("A", "terminate"), failing, END]
+
+    outcome, kept = await chat(tmp_path, answers, *rules).run()
+
+    assert (outcome.kind, kept.speakers) == (OutcomeKind.WORKFLOW_FAILED, ["A"])
+
+
+async def test_a_transfer_that_nobody_offered_is_an_unknown_tool(tmp_path: Path) -> None:
+    answers = {"A": [{"tool_calls": [call("transfer_to_C")]}, {"text": "then not"}]}
+    _, kept = await chat(tmp_path, answers, judged("A", "B"), rule("A", "terminate"), END).run()
+
+    assert (kept.turn(1).text, kept.turn(1).handoff) == ("then not", "terminate")
+
+
+@pytest.mark.parametrize("arguments", ["", "{}", '{"why": "because"}', "not JSON"])
+async def test_the_arguments_of_a_transfer_mean_nothing(tmp_path: Path, arguments: str, monkeypatch: Any) -> None:
+    async def answer(*_: Any, **__: Any) -> ModelResponse:
+        calls = [ToolCallEvent(id="c1", name="transfer_to_terminate", arguments=arguments)]
+        return ModelResponse(tool_calls=ToolCallsEvent(calls))
+
+    monkeypatch.setattr(ScriptClient, "__call__", answer)
+    outcome, kept = await chat(tmp_path, {}, judged("A", "terminate")).run()
+
+    assert (outcome.kind, kept.turn(1).handoff) == (OutcomeKind.COMPLETED, "terminate")
+
+
+@pytest.mark.parametrize(("human", "kind"), [(True, OutcomeKind.NEEDS_HUMAN), (False, OutcomeKind.COMPLETED)])
+async def test_a_model_may_hand_over_to_a_person(tmp_path: Path, human: bool, kind: OutcomeKind) -> None:
+    answers = {"A": [{"tool_calls": [call("transfer_to_user")]}]}
+    outcome, kept = await chat(tmp_path, answers, judged("A", "user"), human_in_the_loop=human).run()
+
+    assert (outcome.kind, kept.turn(1).handoff) == (kind, "user")
+
+
+async def test_an_agent_may_choose_to_stay(tmp_path: Path) -> None:
+    answers = {"A": [{"tool_calls": [call("transfer_to_A")]}, {"text": "enough"}]}
+    _, kept = await chat(tmp_path, answers, judged("A", "stay"), rule("A", "terminate")).run()
+
+    assert [(turn.text, turn.handoff) for turn in kept.turns] == [("", "A"), ("enough", "terminate")]
+
+
+async def test_a_network_offers_transfers_too(tmp_path: Path) -> None:
+    answers = {"A": [{"tool_calls": [call("transfer_to_B")]}]}
+    network = {"orchestration_pattern": "ag2_network"}
+    _, kept = await chat(tmp_path, answers, judged("A", "B"), rule("A", "terminate"), END, **network).run()
+
+    assert kept.speakers == ["A", "B"]
+
+
+async def test_transfers_are_no_tool_calls_of_the_limit(tmp_path: Path) -> None:
+    answers = {"A": [{"tool_calls": [call("note", text="x"), call("transfer_to_B"), call("transfer_to_B")]}]}
+    _, kept = await chat(tmp_path, answers, judged("A", "B"), END).run()
+
+    assert kept.checkpoint(1).counters.tool_calls == 1
+
+
+async def test_what_a_later_turn_sees_answers_every_call_and_is_never_blank(tmp_path: Path) -> None:
+    first = {"text": " ", "tool_calls": [call("note", text="x"), call("transfer_to_B")]}
+    answers = {"A": [first, {"text": "", "tool_calls": [call("transfer_to_B")]}, {"text": "enough"}]}
+    rules = [judged("A", "B"), rule("A", "terminate"), rule("B", "A")]
+
+    _, kept = await chat(tmp_path, answers, *rules).run()
+
+    assert kept.speakers == ["A", "B", "A", "B", "A"]
+    history, question = as_history(messages_for("A", "Begin.", kept.turns[:-1]))
+    own = [event for event in history if isinstance(event, ModelResponse)]
+    assert question == "[B]: ok"
+    assert [([each.name for each in event.tool_calls.calls], event.content) for event in own] == [(["note"], None)]
+    assert len(json.dumps([dict(line) for turn in kept.turns for line in turn.events])) > 0
+
+
+def test_transfers_are_built_once_for_all_chats(tmp_path: Path) -> None:
+    made = chat(tmp_path, {}, judged("A", "B"), END).built
+
+    (transfer,) = [each for each in made.agents["A"].tools if isinstance(each, TransferTool)]
+    assert transfer.rule.target == "B"

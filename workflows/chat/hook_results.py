@@ -1,0 +1,104 @@
+"""Hook results: what a hook returned or changed, brought into the form that every provider takes.
+
+Providers refuse a history in which a tool call has no result or a result no call, so a hook that leaves out one
+half leaves out both.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from workflows.chat.messages import Message
+from workflows.chat.transcript import storable
+
+MAX_CHARACTERS = 1_000_000  # of a text, or of all messages together
+_SPOKEN = frozenset({"assistant", "user"})
+
+
+class UnfitError(ValueError):
+    """What a hook left cannot be sent; the text says what is wrong."""
+
+
+def fit_text(content: Any, what: str) -> str:
+    """Text, or a list of parts that are text, as chat completions have them."""
+    if isinstance(content, list | tuple):
+        content = "\n".join(_part(part, what) for part in content)
+    if not isinstance(content, str):
+        raise UnfitError(f"{what} is {_kind(content)}, where text is needed")
+    if len(content) > MAX_CHARACTERS:
+        raise UnfitError(f"{what} has {len(content):,} characters; at most {MAX_CHARACTERS:,} are sent")
+    return storable(content)
+
+
+def fit_messages(messages: Any) -> list[Message]:
+    if not isinstance(messages, list):
+        raise UnfitError(f"what it leaves is {_kind(messages)}, where a list of messages is needed")
+    fit = _paired([_message(each, f"message {number}") for number, each in enumerate(messages, 1)])
+    total = sum(len(each["content"] or "") for each in fit)
+    if total > MAX_CHARACTERS:
+        raise UnfitError(f"the messages have {total:,} characters; at most {MAX_CHARACTERS:,} are sent")
+    return fit
+
+
+def _message(written: Any, what: str) -> Message:
+    """A role that is none is a user's, as in classic AG2; so is a system message between others."""
+    if not isinstance(written, Mapping):
+        raise UnfitError(f"{what} is {_kind(written)}, where a mapping with role and content is needed")
+    role, content, name = written.get("role"), written.get("content"), written.get("name")
+    message: Message = {"role": role if role in ("assistant", "tool") else "user"}
+    message["content"] = "" if content is None else fit_text(content, f"the content of {what}")
+    if isinstance(name, str) and name:
+        message["name"] = storable(name)
+    if role == "tool":
+        message["tool_call_id"] = str(written.get("tool_call_id") or "")
+    if role == "assistant":
+        message["tool_calls"] = [_call(each, what) for each in written.get("tool_calls") or ()]
+    return message
+
+
+def _call(written: Any, what: str) -> dict[str, Any]:
+    function = written.get("function") if isinstance(written, Mapping) else None
+    if not isinstance(function, Mapping) or not isinstance(function.get("name"), str):
+        raise UnfitError(f"{what} has a tool call without a function's name")
+    arguments = function.get("arguments")
+    text = arguments if isinstance(arguments, str) else json.dumps(arguments or {}, default=str)
+    named = {"name": function["name"], "arguments": storable(text)}
+    return {"id": str(written.get("id") or ""), "type": "function", "function": named}
+
+
+def _paired(messages: Sequence[Message]) -> list[Message]:
+    """Each call followed by its result; a message that says nothing and calls nothing is left out."""
+    paired: list[Message] = []
+    for position, message in enumerate(messages):
+        if message["role"] == "tool":
+            continue  # stands behind its call, or has none
+        results = _results_after(messages, position)
+        calls = [call for call in message.pop("tool_calls", ()) if call["id"] in results]
+        if calls:
+            message["content"] = message["content"] or None
+            message["tool_calls"] = calls
+        elif not message["content"].strip():
+            continue
+        paired += [message, *(results[call["id"]] for call in calls)]
+    return paired
+
+
+def _results_after(messages: Sequence[Message], position: int) -> dict[str, Message]:
+    results: dict[str, Message] = {}
+    for message in messages[position + 1 :]:
+        if message["role"] != "tool":
+            break
+        if message["tool_call_id"]:
+            results.setdefault(message["tool_call_id"], message)
+    return results
+
+
+def _part(part: Any, what: str) -> str:
+    text = part.get("text") if isinstance(part, Mapping) else part
+    if not isinstance(text, str):
+        raise UnfitError(f"{what} has a part that is no text; only text can be sent")
+    return text
+
+
+def _kind(value: Any) -> str:
+    return "nothing" if value is None else f"of type {type(value).__name__}"

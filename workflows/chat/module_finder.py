@@ -1,0 +1,80 @@
+"""The module finder: tells Python where the modules of packages are, by names that nothing else has."""
+
+import sys
+import weakref
+from collections.abc import Sequence
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec, SourceFileLoader
+from importlib.util import spec_from_file_location
+from pathlib import Path
+from types import CodeType, ModuleType
+from typing import Any, Protocol
+
+from typing_extensions import override
+
+PACKAGE_MODULES = "unattended_package_"  # how the names of all of them begin
+
+
+class Modules(Protocol):
+    """Of one loading of a package. `executed` are kept, so that what Python was told to forget is not run twice."""
+
+    builtins: dict[str, Any]
+    executed: dict[str, ModuleType]
+
+    def find(self, name: str) -> Path | None: ...
+
+    def source(self, file: Path) -> bytes: ...
+
+
+class ModuleFinder(MetaPathFinder):
+    def __init__(self) -> None:
+        # As long as any of their functions is held: these hold the `__import__` of their modules.
+        self._by_top: weakref.WeakValueDictionary[str, Modules] = weakref.WeakValueDictionary()
+
+    def add(self, top: str, modules: Modules) -> None:
+        self._by_top[top] = modules
+        if self not in sys.meta_path:
+            sys.meta_path.append(self)
+
+    @override
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if not fullname.startswith(PACKAGE_MODULES):
+            return None
+        modules = self._by_top.get(fullname.partition(".")[0])
+        place = modules.find(fullname) if modules is not None else None
+        if modules is None or place is None:
+            return None
+        init = place / "__init__.py"
+        file = place if place.suffix == ".py" and not place.is_dir() else init
+        if "." not in fullname or (file is init and not init.is_file()):
+            return ModuleSpec(fullname, None, is_package=True)  # a folder, of which nothing is run
+        loader = _Source(fullname, file, modules)
+        return spec_from_file_location(
+            fullname, file, loader=loader, submodule_search_locations=[] if file is init else None
+        )
+
+
+class _Source(SourceFileLoader):
+    """Never from __pycache__: it knows a source by size and whole second, and an edit may keep both."""
+
+    def __init__(self, name: str, file: Path, modules: Modules) -> None:
+        super().__init__(name, str(file))
+        self._modules = modules
+
+    @override
+    def get_code(self, fullname: str) -> CodeType:
+        code: CodeType = self.source_to_code(self._modules.source(Path(self.path)), self.path)
+        return code
+
+    @override
+    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
+        return self._modules.executed.get(spec.name)
+
+    @override
+    def exec_module(self, module: ModuleType) -> None:
+        if module.__name__ not in self._modules.executed:
+            vars(module)["__builtins__"] = self._modules.builtins
+            super().exec_module(module)
+            self._modules.executed[module.__name__] = module

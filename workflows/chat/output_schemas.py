@@ -1,0 +1,203 @@
+"""Output schemas: what a model is told about the answer it has to give.
+
+A JSON schema goes with each request where the provider takes it, and then the provider itself holds the model to it.
+Providers take a strict subset only and refuse the request for anything else: an open mapping, a type that may be
+anything, a list or a choice instead of an object at the top. There the schema stands at the end of the prompt.
+"""
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import combinations
+from typing import Any
+
+from ag2.annotations import Context
+from ag2.config import ModelProvider
+from ag2.response import ResponseProto
+from fast_depends import Provider
+from typing_extensions import override
+
+from workflows.chat.schema_limits import SchemaLimits, is_within, limits_of
+from workflows.package.structured import (
+    InlineModel,
+    ListOf,
+    LiteralOf,
+    ModelRef,
+    OutputField,
+    OutputModel,
+    OutputType,
+    Scalar,
+    UnionOf,
+    is_recursive,
+    reachable,
+    resolved,
+)
+
+Schema = dict[str, Any]
+_Named = tuple[str, OutputField]
+
+LONGEST_NAME = 64
+
+_NOT_IN_NAMES = re.compile(r"[^a-zA-Z0-9_-]+")
+_SCALARS: Mapping[str, Schema] = {
+    "str": {"type": "string"},
+    "int": {"type": "integer"},
+    "bool": {"type": "boolean"},
+    "float": {"type": "number"},
+    "dict": {"type": "object", "additionalProperties": True},
+    "any": {},
+}
+_TOLD = (
+    "Answer with one JSON object that fits this JSON schema, and with nothing else: no text around it, no code fence."
+    "\n{schema}"
+)
+_TOLD_VALUE = _TOLD.replace("one JSON object", "one JSON value")
+
+
+class OutputSchema(ResponseProto[str]):
+    """AG2 passes it on; answers are read by `workflows.chat.structured_replies`, which gives a second chance."""
+
+    def __init__(self, models: Mapping[str, OutputModel], root: str, provider: ModelProvider) -> None:
+        model = models[root]
+        self.name = _wire_name(root)
+        self.description = model.description or None
+        self.json_schema = None
+        self.system_prompt = None
+        strict = strict_schema(models, root, limits_of(provider))
+        if strict is not None:
+            self.json_schema = strict
+        else:
+            told = _TOLD if isinstance(resolved(models, root), InlineModel) else _TOLD_VALUE
+            self.system_prompt = told.format(schema=json.dumps(open_schema(models, root), ensure_ascii=False))
+
+    @override
+    async def validate(self, response: str, context: Context, provider: Provider | None = None) -> str:
+        return response
+
+
+def strict_schema(models: Mapping[str, OutputModel], root: str, limits: SchemaLimits) -> Schema | None:
+    """None when a strict one would not say what the model says, or would be refused."""
+    if not isinstance(resolved(models, root), InlineModel) or (is_recursive(models, root) and not limits.recursive):
+        return None
+    if any(_is_open(kind) or _is_ambiguous(kind, models) for _, kind in reachable(models, root)):
+        return None
+    schema = _Describer(models, root, strict=True).schema()
+    return schema if is_within(schema, limits) else None
+
+
+def _is_open(kind: OutputType) -> bool:
+    return kind in (Scalar("dict"), Scalar("any"))
+
+
+def _is_ambiguous(kind: OutputType, models: Mapping[str, OutputModel]) -> bool:
+    """A strict choice between objects is made at their first field, by its name or by what it may say."""
+    if not isinstance(kind, UnionOf):
+        return False
+    bodies = [resolved(models, each.name) if isinstance(each, ModelRef) else each for each in kind.variants]
+    first = [next(iter(each.fields.items()), None) for each in bodies if isinstance(each, InlineModel)]
+    return any(_are_alike(one, other, models) for one, other in combinations(first, 2))
+
+
+def _are_alike(one: _Named | None, other: _Named | None, models: Mapping[str, OutputModel]) -> bool:
+    if one is None or other is None or one[0] != other[0]:
+        return one is None and other is None
+    values = [_values(each.type, models) for _, each in (one, other)]
+    return not all(values) or not values[0].isdisjoint(values[1])
+
+
+def _values(kind: OutputType, models: Mapping[str, OutputModel]) -> frozenset[Any]:
+    body = resolved(models, kind.name) if isinstance(kind, ModelRef) else kind
+    return frozenset(body.values if isinstance(body, LiteralOf) else ())
+
+
+def open_schema(models: Mapping[str, OutputModel], root: str) -> Schema:
+    return _Describer(models, root, strict=False).schema()
+
+
+class _Describer:
+    def __init__(self, models: Mapping[str, OutputModel], root: str, *, strict: bool) -> None:
+        self._models = models
+        self._root = root
+        self._strict = strict
+        referred = {kind.name: None for _, kind in reachable(models, root) if isinstance(kind, ModelRef)}
+        self._keys = dict(_keys(referred))
+
+    def schema(self) -> Schema:
+        schema = self._of(resolved(self._models, self._root))
+        definitions = {key: self._definition(self._models[name]) for name, key in self._keys.items()}
+        return {**schema, "$defs": definitions} if definitions else schema
+
+    def _definition(self, model: OutputModel) -> Schema:
+        return _described(self._of(model.body), model.description)
+
+    def _of(self, kind: OutputType) -> Schema:
+        match kind:
+            case Scalar(name):
+                return dict(_SCALARS[name])
+            case ListOf(items):
+                return {"type": "array", "items": self._of(items)}
+            case LiteralOf(values):
+                return _choice(_literals(values))
+            case UnionOf(variants):
+                return _choice(self._of(each) for each in variants)
+            case ModelRef(name):
+                return {"$ref": f"#/$defs/{self._keys[name]}"}
+            case InlineModel(fields):
+                return self._object(fields)
+        return {"type": "null"}
+
+    def _object(self, fields: Mapping[str, OutputField]) -> Schema:
+        return {
+            "type": "object",
+            "properties": {name: self._field(each) for name, each in fields.items()},
+            "required": [name for name, each in fields.items() if self._strict or each.required],
+            "additionalProperties": False,
+        }
+
+    def _field(self, each: OutputField) -> Schema:
+        schema = _described(self._of(each.type), each.description)
+        has_default = not self._strict and not each.required and each.default is not None
+        return {**schema, "default": each.default} if has_default else schema
+
+
+def _described(schema: Schema, description: str) -> Schema:
+    if not description:
+        return schema
+    # Beside a reference nothing else may stand in a strict schema.
+    return {**({"anyOf": [schema]} if "$ref" in schema else schema), "description": description}
+
+
+def _choice(schemas: Iterable[Schema]) -> Schema:
+    flat = [inner for each in schemas for inner in (each["anyOf"] if set(each) == {"anyOf"} else [each])]
+    unlike = [each for index, each in enumerate(flat) if each not in flat[:index]]
+    return unlike[0] if len(unlike) == 1 else {"anyOf": unlike}
+
+
+def _literals(values: Iterable[Any]) -> Iterator[Schema]:
+    """One part for each type of JSON: a strict schema needs a type beside the values."""
+    by_type: dict[str, list[Any]] = {}
+    for value in values:
+        by_type.setdefault(_type_of(value), []).append(value)
+    return ({"type": name} if name == "null" else {"type": name, "enum": each} for name, each in by_type.items())
+
+
+def _type_of(value: Any) -> str:
+    names = {bool: "boolean", int: "integer", float: "number", str: "string"}
+    return names.get(type(value), "null")
+
+
+def _keys(names: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """Names that need no escaping in a reference; an author's may hold anything."""
+    taken: set[str] = set()
+    for name in names:
+        base = _NOT_IN_NAMES.sub("_", name)[:LONGEST_NAME] or "model"
+        key, number = base, 1
+        while key in taken:
+            number += 1
+            key = f"{base}_{number}"
+        taken.add(key)
+        yield name, key
+
+
+def _wire_name(name: str) -> str:
+    return _NOT_IN_NAMES.sub("_", name)[:LONGEST_NAME] or "answer"

@@ -1,0 +1,145 @@
+"""Package steps: lifecycle tools and hooks as loaded functions, whose failures stay their own whatever they do."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from workflows.chat.errors import ChatError, StepFailed
+from workflows.chat.incidents import Incident, incident_of, words_of
+from workflows.chat.invoking import TimedOutError, invoke
+from workflows.chat.live import Conversation, LiveTurn
+from workflows.chat.passing import CONTEXT, Passing, by_name, by_position
+from workflows.chat.tool_modules import PackageModules
+from workflows.chat.tool_threads import ToolThreads
+from workflows.package.models import ALL_AGENTS, Hook, HookKind, LifecycleTool, Moment, Package
+
+log = logging.getLogger(__name__)
+
+STEP_TIMEOUT_S = 60.0
+MAX_REASON = 1_000
+
+# What a lifecycle tool may take, and each hook in the order in which AG2 passes it.
+FACTS = ("app_id", "enterprise_id", "workflow_name", "run_id", "chat_id", "user_id")
+LIFECYCLE_NAMES = (CONTEXT, *FACTS, "execution_id", "agent_name", "error", "outcome")
+HOOK_NAMES: Mapping[HookKind, tuple[str, ...]] = {
+    "update_agent_state": ("agent", "messages"),
+    "process_last_received_message": ("content", "sender"),
+    "process_all_messages_before_reply": ("messages",),
+    "process_message_before_send": ("sender", "message", "recipient", "silent"),
+}
+
+
+class StepRaisedError(Exception):
+    """A function of the package raised `error`, which may be anything, or took too long."""
+
+    def __init__(self, error: BaseException, words: str | None = None) -> None:
+        super().__init__(words or f"{type(error).__name__}: {words_of(error)}")
+        self.error = error
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """`label`: `before_chat prepare.py:prepare`. `agent`: None means every agent."""
+
+    label: str
+    kind: Moment | HookKind
+    agent: str | None
+    function: Callable[..., Any]
+    passing: Passing
+
+    async def call(self, offered: Mapping[str, Any], threads: ToolThreads, *, timeout_s: float) -> Any:
+        """What it returns. StepRaisedError whatever it raises; a cancellation of the run itself goes through."""
+        task = asyncio.current_task()
+        earlier = 0 if task is None else task.cancelling()  # a chat that was cancelled still takes its last steps
+        positional, keywords = self.passing.of(offered)
+        try:
+            return await invoke(self.function, *positional, keywords=keywords, threads=threads, timeout_s=timeout_s)
+        except ChatError:  # it needs a person
+            raise
+        except TimedOutError as error:
+            raise StepRaisedError(error, str(error)) from None
+        except asyncio.CancelledError as error:
+            if task is not None and task.cancelling() > earlier:
+                raise
+            raise StepRaisedError(error) from None
+        except BaseException as error:  # package code may raise anything, and the process goes on
+            if isinstance(error, GeneratorExit) and _running_task() is not task:
+                raise  # nobody raised it: the run itself is closed, and may await no more
+            raise StepRaisedError(error) from None
+
+
+def load_lifecycle(package: Package, modules: PackageModules) -> Mapping[Moment, tuple[Step, ...]]:
+    """PackageDefect when a file cannot be loaded."""
+    found: dict[Moment, list[Step]] = {}
+    for tool in package.lifecycle_tools:
+        function = modules.function(tool.file, tool.function)
+        step = Step(_label(tool.moment, tool), tool.moment, tool.agent, function, by_name(function, LIFECYCLE_NAMES))
+        found.setdefault(tool.moment, []).append(step)
+    return {moment: tuple(steps) for moment, steps in found.items()}
+
+
+def load_hooks(package: Package, modules: PackageModules) -> Mapping[str, tuple[Step, ...]]:
+    """By agent, in the order in which they are written. PackageDefect when a file cannot be loaded."""
+    loaded = [_hook_step(hook, modules) for hook in package.hooks]
+    by_agent = {name: tuple(step for step in loaded if step.agent in (None, name)) for name in package.agents}
+    return {name: steps for name, steps in by_agent.items() if steps}
+
+
+def _hook_step(hook: Hook, modules: PackageModules) -> Step:
+    function = modules.function(hook.file, hook.function)
+    by_keyword = hook.kind == "process_message_before_send"  # AG2 names what it passes to this kind only
+    passing = by_position(function, HOOK_NAMES[hook.kind], starred=not by_keyword)
+    agent = None if hook.agent == ALL_AGENTS else hook.agent
+    return Step(_label(hook.kind, hook), hook.kind, agent, function, passing)
+
+
+def _label(kind: str, written: LifecycleTool | Hook) -> str:
+    return f"{kind} {written.file.name}:{written.function}"
+
+
+async def take_in_turn(live: LiveTurn, step: Step, offered: Mapping[str, Any]) -> Any:
+    """What the step returns. StepFailed when it fails, and an incident of this turn."""
+    try:
+        result = await step.call(offered, live.chat.built.threads, timeout_s=STEP_TIMEOUT_S)
+    except StepRaisedError as raised:
+        if live.stop is None:
+            raise failed(live.chat, step, raised, note=live.note, agent=live.agent, turn=live.number) from raised.error
+    if live.stop is not None:
+        raise live.stop
+    return result
+
+
+def refuse_unknown(steps: Iterable[Step]) -> None:
+    """StepFailed: better before the first turn than at the end of the chat."""
+    for step in steps:
+        if step.passing.unknown:
+            offered = ", ".join(LIFECYCLE_NAMES)
+            missing = ", ".join(step.passing.unknown)
+            raise StepFailed(f"{step.label} needs {missing}, which no lifecycle tool is given; there are {offered}")
+
+
+def failed(
+    chat: Conversation,
+    step: Step,
+    raised: StepRaisedError,
+    *,
+    note: Callable[[Incident], None],
+    agent: str | None = None,
+    turn: int | None = None,
+) -> StepFailed:
+    """What is raised, after it is noted; the closing of a chat only notes it."""
+    error = raised.error
+    note(incident_of(error, where=step.label, agent=agent, turn=turn))
+    extra = {"run_id": chat.fixed.get("run_id"), "step": step.label, "agent": agent, "turn": turn}
+    log.warning("step_failed", extra={**extra, "error": type(error).__name__}, exc_info=error)
+    of = "" if agent is None else f" of agent {agent} in turn {turn}"
+    return StepFailed(chat.redactor.text(f"{step.label}{of} failed: {raised}")[:MAX_REASON])
+
+
+def _running_task() -> "asyncio.Task[Any] | None":
+    try:
+        return asyncio.current_task()
+    except RuntimeError:  # no loop runs: it is closed by the garbage collector
+        return None

@@ -1,0 +1,87 @@
+"""Passing: what a package's function takes of what it is offered, known from its parameters before it is called."""
+
+import inspect
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from inspect import Parameter
+from typing import Any, get_args
+
+from workflows.chat.errors import PackageDefect
+from workflows.context.context_variables import ContextVariables
+
+CONTEXT = "context_variables"
+_POSITIONAL = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
+
+
+@dataclass(frozen=True, slots=True)
+class Passing:
+    """Names of what is offered: by position, by parameter. `unknown` are parameters that would need something else."""
+
+    positional: tuple[str, ...]
+    keywords: tuple[tuple[str, str], ...]
+    unknown: tuple[str, ...]
+
+    def of(self, offered: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+        return [offered[name] for name in self.positional], {mine: offered[name] for mine, name in self.keywords}
+
+
+def by_name(function: Callable[..., Any], names: Sequence[str]) -> Passing:
+    """How lifecycle tools are called. A lone parameter of another name is the context, under whatever name."""
+    parameters = _parameters(function)
+    taken = {each.name: each.name for each in parameters if each.name in names}
+    taken |= {each.name: CONTEXT for each in parameters if each.name not in taken and _is_context(each.annotation)}
+    lone = [each for each in parameters if each.kind in _POSITIONAL]
+    if len(lone) == 1 and lone[0].name not in taken and lone[0].default in (Parameter.empty, None):
+        taken[lone[0].name] = CONTEXT
+    return _passing(parameters, taken, rest=[name for name in names if name not in taken], starred=False)
+
+
+def by_position(function: Callable[..., Any], names: Sequence[str], *, starred: bool = True) -> Passing:
+    """How hooks are called: parameters with known names get what they name, the others what is left, in order.
+    `starred`: `*args` takes the rest, as AG2 passes it; else `**kwargs` does."""
+    parameters = _parameters(function)
+    taken = {each.name: each.name for each in parameters if each.name in names}
+    rest = [name for name in names if name not in taken]
+    for each in parameters:
+        if rest and each.kind in _POSITIONAL and each.name not in taken:
+            taken[each.name] = rest.pop(0)
+    return _passing(parameters, taken, rest=rest, starred=starred)
+
+
+def _parameters(function: Callable[..., Any]) -> list[Parameter]:
+    try:
+        return list(inspect.signature(function).parameters.values())
+    except (TypeError, ValueError) as error:
+        name = getattr(function, "__name__", "the function")
+        raise PackageDefect(f"the parameters of {name} cannot be read: {error}; write it in Python") from None
+
+
+def _passing(parameters: Iterable[Parameter], taken: Mapping[str, str], *, rest: list[str], starred: bool) -> Passing:
+    positional: list[str] = []
+    keywords: dict[str, str] = {}
+    unknown: list[str] = []
+    gap = False  # after a parameter that keeps its default, the others are named
+    for each in parameters:
+        source = taken.get(each.name)
+        if each.kind is Parameter.VAR_POSITIONAL:
+            if starred and not gap:
+                positional, rest = [*positional, *rest], []
+            gap = True
+        elif each.kind is Parameter.VAR_KEYWORD:
+            keywords |= {name: name for name in rest}
+        elif source is None or (gap and each.kind is Parameter.POSITIONAL_ONLY):
+            gap = True
+            unknown += [each.name] if each.default is Parameter.empty else []
+        elif gap or each.kind is Parameter.KEYWORD_ONLY:
+            keywords[each.name] = source
+        else:
+            positional.append(source)
+    return Passing(tuple(positional), tuple(keywords.items()), tuple(unknown))
+
+
+def _is_context(annotation: Any) -> bool:
+    written = annotation if isinstance(annotation, str) else getattr(annotation, "__forward_arg__", "")
+    if written:
+        return re.search(rf"\b{ContextVariables.__name__}\b", written) is not None
+    return annotation is ContextVariables or any(_is_context(each) for each in get_args(annotation))

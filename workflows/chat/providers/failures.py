@@ -1,0 +1,114 @@
+"""What goes wrong between a request and a readable answer, in the words of the server where it has some.
+
+A status, a lost connection, silence and an answer that cannot be read are told apart; all but most 4xx are worth
+another attempt. No text of ours holds a key: headers are never shown, and a server's words are cut short.
+"""
+
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import Any
+
+import httpx
+import httpx2
+from ag2.events import ModelResponse
+from ag2.exceptions import AG2Error
+
+from workflows.chat.errors import ModelError
+
+MAX_WORDS = 300
+MAX_RETRY_AFTER_S = 3600.0
+_TRANSIENT = frozenset({408, 409, 425, 429})
+_NUMBER = re.compile(r"[0-9]{1,9}(\.[0-9]{0,9})?")
+_SILENT = (TimeoutError, httpx.TimeoutException, httpx2.TimeoutException)
+_DISCONNECTED = (OSError, httpx.TransportError, httpx2.TransportError)
+# What the libraries raise of an answer that is not what they expect, such as the page of a proxy. Raised of a request,
+# before anything is sent, they cost nothing.
+_UNREADABLE = (ValueError, TypeError, AttributeError, LookupError, AssertionError, httpx.HTTPError, httpx2.HTTPError)
+# Reasons to stop that are the provider's judgement of the content: the same question gets the same answer.
+_REFUSALS = frozenset(
+    {"content_filter", "refusal", "safety", "recitation", "language", "blocklist", "prohibited_content", "spii"}
+)
+
+
+def refused(provider: str, status: object, body: Any, headers: Mapping[str, str]) -> ModelError:
+    """A status, or an error in the middle of an answer that began with a good one."""
+    status = status if isinstance(status, int) else 0
+    words = server_words(body)
+    said = f"{provider} answered {status}" if status >= 400 else f"{provider} broke off its answer"
+    return ModelError(
+        f"{said}: {words}" if words else said,
+        transient=status in _TRANSIENT or status >= 500 or status < 400,
+        retry_after_s=retry_after_s(headers, body, now=datetime.now(UTC)),
+    )
+
+
+def explain_transport(provider: str, error: BaseException) -> ModelError | None:
+    """What every library lets through in some place: None for what is none of it."""
+    name = type(error).__name__
+    if isinstance(error, _SILENT):
+        return ModelError(f"{provider} did not answer in time: {name}", transient=True)
+    if isinstance(error, _DISCONNECTED):
+        return ModelError(f"the connection to {provider} failed: {name}", transient=True)
+    if isinstance(error, _UNREADABLE) and not isinstance(error, AG2Error):
+        return unreadable(provider, error)
+    return None
+
+
+def unreadable(provider: str, error: BaseException) -> ModelError:
+    return ModelError(f"the answer of {provider} cannot be read: {type(error).__name__}", transient=True)
+
+
+def refusal_of(provider: str, answer: ModelResponse) -> ModelError | None:
+    reason = str(answer.finish_reason or "").lower()
+    if reason not in _REFUSALS:
+        return None
+    return ModelError(f"{provider} refused to answer: {reason}", transient=False)
+
+
+def cut_off(provider: str) -> ModelError:
+    return ModelError(f"the stream of {provider} ended before its answer did", transient=True)
+
+
+def server_words(body: Any) -> str:
+    """The message in an error's body, in one line; nothing of a body that is not the API's own, such as a page."""
+    for name in ("error", "message", "detail"):
+        if isinstance(body, Mapping) and body.get(name):
+            return server_words(body[name])
+    if isinstance(body, list) and body:
+        return server_words(body[0])
+    if not isinstance(body, str) or body.lstrip().startswith("<"):
+        return ""
+    words = " ".join(body[: MAX_WORDS * 4].split())
+    return words if len(words) <= MAX_WORDS else f"{words[: MAX_WORDS - 1]}…"
+
+
+def retry_after_s(headers: Mapping[str, str], body: Any, *, now: datetime) -> float | None:
+    """Seconds, or a date, or the field of Google's errors; never more than an hour, and nothing that is over."""
+    header = headers.get("retry-after", "").strip()
+    seconds = _seconds(header) if header else _seconds(_google_delay(body))
+    if seconds is None and header:
+        seconds = _seconds_until(header, now)
+    return None if seconds is None else min(seconds, MAX_RETRY_AFTER_S)
+
+
+def _seconds(text: str) -> float | None:
+    return float(text) if _NUMBER.fullmatch(text) else None
+
+
+def _seconds_until(date: str, now: datetime) -> float | None:
+    try:
+        moment = parsedate_to_datetime(date)
+        return max((moment.replace(tzinfo=moment.tzinfo or UTC) - now).total_seconds(), 0.0)
+    except (ValueError, OverflowError):
+        return None
+
+
+def _google_delay(body: Any) -> str:
+    error = body.get("error", body) if isinstance(body, Mapping) else {}
+    details = error.get("details") if isinstance(error, Mapping) else None
+    for detail in details if isinstance(details, list) else ():
+        if isinstance(detail, Mapping) and isinstance(detail.get("retryDelay"), str):
+            return str(detail["retryDelay"]).removesuffix("s")
+    return ""

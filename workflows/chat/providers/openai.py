@@ -1,0 +1,54 @@
+"""OpenAI's chat completions, and every server that speaks the same."""
+
+from functools import partial
+from typing import Any
+
+from ag2.config import OpenAIConfig
+from openai import APIConnectionError, APIError, APIStatusError, APITimeoutError
+
+from workflows.chat.connections import pooled_client
+from workflows.chat.errors import ModelError
+from workflows.chat.providers.failures import explain_transport, refused, unreadable
+from workflows.chat.providers.provider import OpenModel, Provider, answer_within_s
+from workflows.chat.providers.tokens import NORMALISE
+from workflows.models_file import HostedModel, OpenAIModel
+
+NO_KEY = "none"  # a local server needs no key, but the library insists on one
+
+
+def open_model(spec: OpenAIModel, key: str | None) -> OpenModel:
+    client = pooled_client(answer_within_s(spec))
+    options = client_options(spec, key)
+    if spec.max_tokens is not None:
+        # OpenAI's newer models refuse the old name, and servers that speak the same often know no other.
+        options["max_completion_tokens" if spec.base_url is None else "max_tokens"] = spec.max_tokens
+    config = OpenAIConfig(http_client=client, timeout=client.timeout, **options)
+    return OpenModel(config, client.aclose, answer_within_s(spec), spec.stream)
+
+
+def client_options(spec: HostedModel, key: str | None) -> dict[str, Any]:
+    options: dict[str, Any] = {} if spec.temperature is None else {"temperature": spec.temperature}
+    return {
+        **options,
+        "model": spec.model,
+        "api_key": key or NO_KEY,
+        "base_url": spec.base_url,
+        "streaming": spec.stream,
+        "max_retries": 0,  # retries are ours, and each of them is a row in the ledger
+    }
+
+
+def explain(provider: str, error: Exception) -> ModelError | None:
+    if isinstance(error, APIStatusError):
+        return refused(provider, error.status_code, error.body, error.response.headers)
+    if isinstance(error, APIConnectionError):
+        reason = TimeoutError() if isinstance(error, APITimeoutError) else error.__cause__ or ConnectionError()
+        return explain_transport(provider, reason)
+    if isinstance(error, APIError) and error.body:  # in the middle of a stream
+        return refused(provider, 200, error.body, {})
+    if isinstance(error, APIError):
+        return unreadable(provider, error)
+    return explain_transport(provider, error)
+
+
+PROVIDER = Provider(open_model, partial(explain, "openai"), NORMALISE["openai"])

@@ -1,0 +1,23 @@
+"""OpenAI's Responses API."""
+
+from functools import partial
+
+from ag2.config import OpenAIResponsesConfig
+
+from workflows.chat.connections import pooled_client
+from workflows.chat.providers.openai import client_options, explain
+from workflows.chat.providers.provider import OpenModel, Provider, answer_within_s
+from workflows.chat.providers.tokens import NORMALISE
+from workflows.models_file import OpenAIResponsesModel
+
+
+def open_model(spec: OpenAIResponsesModel, key: str | None) -> OpenModel:
+    client = pooled_client(answer_within_s(spec))
+    options = client_options(spec, key)
+    if spec.max_tokens is not None:
+        options["max_output_tokens"] = spec.max_tokens
+    config = OpenAIResponsesConfig(http_client=client, timeout=client.timeout, **options)
+    return OpenModel(config, client.aclose, answer_within_s(spec), spec.stream)
+
+
+PROVIDER = Provider(open_model, partial(explain, "openai_responses"), NORMALISE["openai_responses"])

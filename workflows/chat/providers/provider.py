@@ -1,0 +1,74 @@
+"""A provider: how a model of it is opened, and what its errors, its answers and its numbers mean."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+from ag2.config import LLMClient, ModelConfig
+from ag2.context import ConversationContext
+from ag2.events import BaseEvent, ModelResponse, Usage
+
+from accounting.usage import Tokens
+from workflows.chat.connections import CONNECT_TIMEOUT_S, IDLE_IN_ONE_POOL, IDLE_S
+from workflows.chat.errors import ModelError
+from workflows.models_file import HostedModel
+
+MAX_CONNECTIONS = 1000  # the run's concurrency is the limit; httpx alone would stop at 100
+ANSWER_WITHIN_S = 120.0  # the libraries' own defaults are ten minutes three times, or for ever
+
+
+@dataclass(frozen=True, slots=True)
+class OpenModel:
+    """One model in this process. `config` makes AG2's client, once; `close` gives back its sockets."""
+
+    config: ModelConfig
+    close: Callable[[], Awaitable[None]]
+    answer_within_s: float | None = None
+    streamed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Provider:
+    """`explain` says None of an error that is not the model's doing; `is_whole` is asked of streamed answers only."""
+
+    open: Callable[[Any, str | None], OpenModel]
+    explain: Callable[[Exception], ModelError | None]
+    normalise: Callable[[Usage], Tokens]
+    is_whole: Callable[[ModelResponse], bool] = lambda answer: answer.finish_reason is not None
+
+
+class PunctualClient(LLMClient):
+    """The whole answer in time, or none: the libraries bound each read, and a server may send a byte a minute."""
+
+    def __init__(self, inner: LLMClient, *, provider: str, within_s: float) -> None:
+        self._inner = inner
+        self._provider = provider
+        self._within_s = within_s
+
+    async def __call__(
+        self, messages: Sequence[BaseEvent], context: ConversationContext, **request: Any
+    ) -> ModelResponse:
+        try:
+            async with asyncio.timeout(self._within_s):
+                return await self._inner(messages, context, **request)
+        except TimeoutError:
+            message = f"{self._provider} gave no whole answer within {self._within_s:g} s"
+            raise ModelError(message, transient=True) from None
+
+
+def answer_within_s(spec: HostedModel) -> float:
+    return ANSWER_WITHIN_S if spec.timeout is None else spec.timeout.total_seconds()
+
+
+def httpx_options(spec: HostedModel) -> dict[str, Any]:
+    """For the libraries that are not on the pooled client's httpx2."""
+    timeout_s = answer_within_s(spec)
+    return {
+        "timeout": httpx.Timeout(timeout_s, connect=min(timeout_s, CONNECT_TIMEOUT_S)),
+        "limits": httpx.Limits(
+            max_connections=MAX_CONNECTIONS, max_keepalive_connections=IDLE_IN_ONE_POOL, keepalive_expiry=IDLE_S
+        ),
+        "follow_redirects": True,
+    }

@@ -1,0 +1,102 @@
+"""Thread jobs: one call of a plain function in a thread, which can be told to stop while it is under way.
+
+The exception that tells it may be raised between any two steps of a thread, so that it must never come when the call
+is over: whoever takes the job's only ticket decides. The thread takes it when the function has returned, and is safe
+from then on; who tells takes it before, and then the thread waits for the exception to have come.
+"""
+
+import asyncio
+import contextlib
+import ctypes
+import logging
+import sys
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+
+class ToolStopped(BaseException):
+    """This call took longer than it may, or its run was cancelled."""
+
+
+class Job:
+    """`begun_at` is None until a thread has taken it."""
+
+    def __init__(self, function: Callable[[], Any], name: str, loop: asyncio.AbstractEventLoop) -> None:
+        self.name = name
+        self.loop = loop
+        self.result: asyncio.Future[Any] = loop.create_future()
+        self.begun_at: float | None = None
+        self.over = False
+        self.abandoned = False
+        self._function = function
+        self._thread_id = 0
+        self._ticket = [None]
+        self.told = False
+
+    def begin(self) -> None:
+        self._thread_id, self.begun_at = threading.get_ident(), time.monotonic()
+
+    def call(self) -> Any:
+        """In its thread. When this has returned, nothing is raised in the thread any more."""
+        value, safe = None, False
+        try:
+            value = self._function()
+            safe = self._take_ticket()
+            if not safe:
+                while not self.told:
+                    time.sleep(0.001)
+                time.sleep(0)  # what is pending is raised after a step like this one
+        except ToolStopped:
+            pass
+        if not safe:
+            _give_back_locks_of_logging()
+        return value
+
+    def tell_to_stop(self) -> None:
+        """Once, and not in a moment when that would harm others: whether it is told then says `told`."""
+        if not self.told and self._may_be_interrupted() and self._take_ticket():
+            stopped = ctypes.py_object(ToolStopped)
+            ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(self._thread_id), stopped)
+            self.told = True
+
+    def deliver(self, value: Any) -> None:
+        if not self.result.done():
+            self.result.set_result(value)
+
+    def fail(self, error: Exception) -> None:
+        if not self.result.done():
+            self.result.set_exception(error)
+
+    def hand_over(self, give: Callable[[Any], None], value: Any) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            self.loop.call_soon_threadsafe(give, value)
+
+    def _take_ticket(self) -> bool:
+        try:
+            self._ticket.pop()
+        except IndexError:
+            return False
+        return True
+
+    def _may_be_interrupted(self) -> bool:
+        """Not while it takes a lock or imports: others, who need the same, would wait for ever."""
+        frame = sys._current_frames().get(self._thread_id)
+        module = "" if frame is None else str(frame.f_globals.get("__name__", ""))
+        if frame is None or module in _OUTSIDE or module.partition(".")[0] == "importlib":
+            return False
+        return module == logging.__name__ or frame.f_code.co_name not in _TAKING_A_LOCK
+
+
+def _give_back_locks_of_logging() -> None:
+    """The thread is out of all that it called, so whatever it still holds was left behind between taking a lock and the
+    `try` that gives it back. Whoever floods the log is nearly always there, and all others log too."""
+    handlers = [reference() for reference in logging._handlerList]  # type: ignore[attr-defined]  # there is no other
+    for lock in (logging._lock, *(each.lock for each in handlers if each is not None)):  # type: ignore[attr-defined]
+        while lock is not None and lock._is_owned():
+            lock.release()
+
+
+_TAKING_A_LOCK = frozenset({"acquire", "release", "__enter__", "__exit__", "_acquireLock", "_acquire_restore"})
+_OUTSIDE = frozenset({"workflows.chat.invoking", __name__})  # what calls the function

@@ -1,0 +1,31 @@
+"""The ways that a pattern opens where no rule applies: who may be next by it, as `workflows.chat.speakers` decides."""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+from workflows.package.models import TERMINATE, Package
+
+CHOICE = "<choice>"  # leads to every agent; no agent can have this name
+CHOOSING = frozenset({"AutoPattern", "RoundRobinPattern", "RandomPattern"})
+TAKING_TURNS = frozenset({"RoundRobinPattern", "RandomPattern"})
+
+
+def pattern_ways(
+    package: Package, rules: Mapping[str, Sequence[int]], always: Collection[int]
+) -> dict[str, tuple[str, ...]]:
+    """`rules`: by their source, those that can apply. One that always holds leaves nothing to the pattern."""
+    pattern, names = package.orchestrator.pattern, tuple(package.agents)
+    if pattern == "Pipeline":
+        written = {rule.source for rule in package.rules}
+        return {name: (after or TERMINATE,) for name, after in _following(names) if name not in written}
+    if pattern not in CHOOSING:
+        return {}
+    left = [name for name in names if not any(index in always for index in rules.get(name, ()))]
+    if pattern == "RoundRobinPattern":
+        following = dict(_following(names))
+        return {name: (following[name] or names[0],) for name in left}
+    everybody = (*names, TERMINATE) if pattern == "AutoPattern" else names
+    return {CHOICE: everybody, **dict.fromkeys(left, (CHOICE,))}
+
+
+def _following(names: Sequence[str]) -> Iterable[tuple[str, str | None]]:
+    return zip(names, (*names[1:], None), strict=True)

@@ -1,0 +1,104 @@
+"""Neighbours: the modules of a package that its files mean by a name, for the checks and for whoever loads them.
+
+`from helper import x` looks beside the importing file and then in the package, `_shared.x` and `workflows._shared.x`
+in ../_shared; `from .helper import x` where Python would. What Python or an installed library has under the name wins:
+a file that is called `stripe.py` must not stand in for the library that it uses itself.
+"""
+
+import importlib.util
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from workflows.package.raw.files import SHARED
+from workflows.package.reading.parsed_code import FOR_TOOLS, OUR_PACKAGES, OWN_ROOT
+
+_MOST_PARTS = 20
+_LONGEST_NAME = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Neighbour:
+    """`place` is the folder in which the first part of the name stands. `file` is None for a folder that is no
+    package, and when the rest of the name leads nowhere, which `exists` tells apart."""
+
+    place: Path
+    parts: tuple[str, ...]
+    file: Path | None
+    exists: bool
+
+
+def find_neighbour(name: str, file: Path, root: Path) -> Neighbour | None:
+    """What `file` means by the absolute `name`; None when nothing of the package `root` is called so."""
+    parts = tuple(name.split("."))
+    if not _is_sane(name, parts) or parts[0] in sys.stdlib_module_names:
+        return None
+    if parts[0] == OWN_ROOT:
+        own = parts[1:2] in ((SHARED,), (root.name,)) and ".".join(parts[:2]) not in FOR_TOOLS
+        return next(_found([root.parent], parts[1:], None, root), None) if own else None
+    places = [file.parent, root, *([root.parent] if parts[0] == SHARED else [])]
+    found = list(_found(places, parts, file, root))
+    return next((each for each in found if each.exists), next(iter(found), None))
+
+
+def find_relative(name: str, file: Path, root: Path) -> Neighbour | None:
+    """What `file` means by `.helper` or `..tools.helper`; None when that is nothing of the package."""
+    parts = tuple(part for part in name.lstrip(".").split(".") if part)
+    above = len(name) - len(name.lstrip(".")) - 1
+    if not _is_sane(name, parts):
+        return None
+    return next(_found(list(file.parents)[above : above + 1], parts, None, root), None)
+
+
+def is_installed(name: str, root: Path) -> bool:
+    """Whether Python has a module of this name by itself. Looked up, not imported. What is found in the package is
+    found from this directory only, and a folder without `__init__.py` is any folder that lies there by chance."""
+    top = name.partition(".")[0]
+    if top in OUR_PACKAGES or top == OWN_ROOT:
+        return False
+    try:
+        spec = importlib.util.find_spec(top)
+    except (ImportError, ValueError):
+        return False
+    return spec is not None and spec.origin is not None and not Path(spec.origin).is_relative_to(root)
+
+
+def packages_above(file: Path, root: Path) -> Iterator[Path]:
+    """The `__init__.py` of each folder that Python runs before the file."""
+    top = root if file.is_relative_to(root) else root.parent / SHARED
+    for folder in file.parents:
+        if not folder.is_relative_to(top):
+            return
+        init = folder / "__init__.py"
+        if init != file and init.is_file():
+            yield init
+
+
+def is_allowed(path: Path, root: Path) -> bool:
+    return path.is_relative_to(root) or path.is_relative_to(root.parent / SHARED)
+
+
+def _is_sane(name: str, parts: tuple[str, ...]) -> bool:
+    return (
+        bool(parts) and len(name) <= _LONGEST_NAME and len(parts) <= _MOST_PARTS and all(map(str.isidentifier, parts))
+    )
+
+
+def _found(places: list[Path], parts: tuple[str, ...], asking: Path | None, root: Path) -> Iterator[Neighbour]:
+    """One for each place that has something under the first part of the name."""
+    for place in places:
+        first = find_module(place / parts[0], root)
+        if first is None or first == asking:
+            continue
+        whole = find_module(place.joinpath(*parts), root)
+        yield Neighbour(place, parts, whole if whole is not None and whole.is_file() else None, whole is not None)
+
+
+def find_module(path: Path, root: Path) -> Path | None:
+    """The file of the module that this path without a suffix is, or the folder that holds modules."""
+    for each in (path / "__init__.py", path.with_name(f"{path.name}.py")):
+        if each.is_file():
+            file = each.resolve()
+            return file if is_allowed(file, root) else None
+    return path if path.is_dir() and is_allowed(path.resolve(), root) else None

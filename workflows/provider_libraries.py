@@ -1,0 +1,26 @@
+"""Which optional library a provider of the models file needs, and whether it is installed. Loads none of them."""
+
+from collections.abc import Mapping
+from importlib.util import find_spec
+
+# Provider: the module to import, which the extra of the provider's name installs. OpenAI's comes with AG2 here.
+LIBRARIES: Mapping[str, str] = {"anthropic": "anthropic", "gemini": "google.genai", "ollama": "ollama"}
+
+
+def missing_library(provider: str) -> str | None:
+    """What to say of a provider whose library is not installed; None when nothing is missing."""
+    module = LIBRARIES.get(provider)
+    if module is None or _is_installed(module):
+        return None
+    return f"the library of provider {provider} is not installed; install Unattended with the extra: {extra(provider)}"
+
+
+def extra(provider: str) -> str:
+    return f"pip install -c constraints.txt -e '.[{provider}]'"
+
+
+def _is_installed(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except ImportError:  # `google` itself is not there
+        return False

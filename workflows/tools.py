@@ -1,0 +1,18 @@
+"""What the tools of a package import: the context that they are given, and how to ask a person."""
+
+from typing import Any
+
+from workflows.chat.people import UIToolError, current_call
+from workflows.context.context_variables import ContextVariables
+
+__all__ = ["ContextVariables", "UIToolError", "use_ui_tool"]
+
+
+async def use_ui_tool(tool_id: str, payload: Any = None, **more: Any) -> dict[str, Any]:
+    """What the run's trigger answers, under `ui_responses`, for this tool or for the function that calls this.
+
+    Nobody is there to look at `payload`. Without an answer the run ends here as needs_human, whatever the function
+    does about it. UIToolError outside of a run.
+    """
+    del payload, more
+    return current_call().ask(str(tool_id))
