@@ -16,6 +16,7 @@ from uuid import uuid4
 from accounting.ledger import Ledger
 from accounting.prices import PriceTable
 from workers.documents import Documents
+from workers.event_loop import WorkerLoop
 from workers.heartbeat import Heartbeat
 from workers.hidden_values import values_of_environment, values_of_models, values_of_packages
 from workers.logs import hide_in_logs, hiding_in_streams
@@ -48,7 +49,7 @@ class WorkerProcess:
         self.metrics = WorkerMetrics()
         self.redactor = Redactor()
         self._stopping = threading.Event()
-        self._loop = asyncio.new_event_loop()
+        self._loop = WorkerLoop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="runs", daemon=True)
         self._tool_threads = ToolThreads(TOOL_THREADS)
         self._working: set[asyncio.Task[Any]] = set()

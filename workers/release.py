@@ -12,11 +12,12 @@ from pymongo.errors import PyMongoError
 
 from accounting.store_errors import store_is_away
 from accounting.totals import run_totals
+from workers.failures import failed
 from workers.process import WorkerProcess
 from workers.retry_policy import Finish, Requeue
 from workers.run import Claim, LeaseLostError, RunState
 from workflows.context.documents import DocumentWrite, WriteRefusedError
-from workflows.outcome import Outcome, OutcomeError, OutcomeKind
+from workflows.outcome import Outcome, OutcomeKind
 
 log = logging.getLogger(__name__)
 
@@ -45,7 +46,7 @@ async def release(claim: Claim, worker: WorkerProcess, ending: Ending) -> None:
     except WriteRefusedError as error:
         # A run whose result is not where it belongs has not succeeded.
         decision = Finish(RunState.FAILED)
-        outcome = failed(OutcomeKind.PACKAGE_ERROR, error).worded(worker.redactor.text)
+        outcome = failed(error).worded(worker.redactor.text)
         await _finish(claim, worker, decision, outcome.as_document(), ending.record)
     except (BSONError, ValueError, PyMongoError) as error:
         if isinstance(error, PyMongoError) and store_is_away(error):
@@ -109,16 +110,6 @@ async def hand_back_when_store_is_back(claim: Claim, worker: WorkerProcess, *, r
             await asyncio.sleep(STORE_RETRY_S)
         else:
             return
-
-
-def crashed(claim: Claim, error: Exception) -> Outcome:
-    """What nobody foresaw: its traceback goes to the log, its text to the run."""
-    log.error("run_crashed", extra=labels(claim), exc_info=error)
-    return failed(OutcomeKind.PACKAGE_ERROR, error)
-
-
-def failed(kind: OutcomeKind, error: Exception, *, transient: bool = False) -> Outcome:
-    return Outcome(kind, str(error), OutcomeError(type(error).__name__, str(error)), transient=transient)
 
 
 def labels(claim: Claim) -> dict[str, Any]:

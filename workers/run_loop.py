@@ -16,28 +16,28 @@ from pymongo.errors import PyMongoError
 
 from accounting.store_errors import store_is_away
 from accounting.uninterrupted import to_its_end
+from workers.failures import failed, outcome_of
 from workers.process import WorkerProcess
-from workers.release import Ending, crashed, failed, hand_back_when_store_is_back, labels, log_written, release
+from workers.release import Ending, hand_back_when_store_is_back, labels, log_written, release
 from workers.retry_policy import Finish, Requeue, decide
 from workers.run import Claim, LeaseLostError, RunState
 from workers.run_chat import key_facts_of, new_chat, run_facts
 from workers.storable import NotStorableError, as_storable
+from workers.turn_record import owed_at_success, stored
 from workflows.chat import guards
 from workflows.chat.agents import BuiltPackage
-from workflows.chat.checkpoint import Checkpoint, CheckpointError
+from workflows.chat.checkpoint import Checkpoint
 from workflows.chat.clock import OUT_OF_TIME
 from workflows.chat.conversation import close, converse
-from workflows.chat.errors import ChatError, PackageDefect
 from workflows.chat.live import Conversation
 from workflows.chat.transcript import Turn
 from workflows.context.computing import recompute
-from workflows.context.derived import changes, snapshot
+from workflows.context.derived import snapshot
 from workflows.context.documents import DocumentWrite, WriteRefusedError
 from workflows.context.loading import load_context, purged
-from workflows.context.missing import ContextError, ContextUnavailableError
 from workflows.context.previews import ShownContext, previews
 from workflows.context.redaction import Redactor, take_out
-from workflows.context.writes import writes_at_success, writes_of_turn
+from workflows.context.writes import writes_of_turn
 from workflows.outcome import Outcome, OutcomeKind
 
 log = logging.getLogger(__name__)
@@ -86,8 +86,11 @@ async def work_on(claim: Claim, worker: WorkerProcess) -> Ending:
     except Exception as error:
         if isinstance(error, PyMongoError) and store_is_away(error):
             raise
-        outcome = outcome_of(error, claim)
-    return await ending_of(chat, outcome, claim, worker)
+        outcome = outcome_of(error, labels(claim))
+    try:
+        return await ending_of(chat, outcome, claim, worker)
+    except Exception as error:  # noqa: BLE001 -- a package may have destroyed what its last steps need; its run ends
+        return Ending(Finish(RunState.FAILED), outcome_of(error, labels(claim)))
 
 
 async def work_on_chat(chat: Conversation, claim: Claim, worker: WorkerProcess) -> Outcome:
@@ -102,16 +105,6 @@ async def work_on_chat(chat: Conversation, claim: Claim, worker: WorkerProcess) 
         reason = f"{OUT_OF_TIME} before {agent} could take turn {turn}"
         return guards.reached(OutcomeKind.TIMEOUT, reason, agent=agent, turn=turn)
     return await take_turns(chat, claim, worker)
-
-
-def outcome_of(error: Exception, claim: Claim) -> Outcome:
-    if isinstance(error, ChatError):
-        return error.outcome()
-    if isinstance(error, ContextError | WriteRefusedError):
-        return failed(OutcomeKind.PACKAGE_ERROR, error)
-    if isinstance(error, ContextUnavailableError | CheckpointError):  # another attempt, or a newer worker, may do it
-        return failed(OutcomeKind.PACKAGE_ERROR, error, transient=True)
-    return crashed(claim, error)
 
 
 async def ending_of(chat: Conversation | None, outcome: Outcome, claim: Claim, worker: WorkerProcess) -> Ending:
@@ -143,9 +136,9 @@ def owed_by(
     if decision.state is not RunState.SUCCEEDED:
         return (), None
     try:
-        return owed_at_success(chat, before, claim), None
+        return owed_at_success(chat, before, key_facts_of(chat.package, claim)), None
     except WriteRefusedError as error:
-        return (), failed(OutcomeKind.PACKAGE_ERROR, error)
+        return (), failed(error)
 
 
 def record_of(chat: Conversation) -> Mapping[str, Any]:
@@ -206,12 +199,7 @@ async def take_turns(chat: Conversation, claim: Claim, worker: WorkerProcess) ->
     shown = ShownContext(chat.context if worker.settings.verbose_debug else {})
 
     async def commit(number: int, turn: Turn, checkpoint: Checkpoint) -> None:
-        try:
-            document = {**turn.as_document(), "context_changes": as_storable(turn.context_changes)}
-            context = as_storable(checkpoint.context)
-        except NotStorableError as error:
-            raise PackageDefect(str(error)) from None
-        state = {"next_agent": checkpoint.next_agent, "context": context, "progress": checkpoint.progress()}
+        document, state = stored(turn, checkpoint)
         writes = writes_of_turn(chat.package, turn.context_changes, checkpoint.context, facts, first=number == 1)
         await worker.ownership.commit_turn(claim, number=number, turn=document, checkpoint=state, writes=writes)
         log_written(claim, writes)
@@ -222,14 +210,3 @@ async def take_turns(chat: Conversation, claim: Claim, worker: WorkerProcess) ->
         worker.metrics.turn(claim.document["workflow"], turn)
 
     return await converse(chat, commit=commit, stopping=worker.stopping)
-
-
-def owed_at_success(chat: Conversation, before: Mapping[str, str], claim: Claim) -> tuple[DocumentWrite, ...]:
-    """`before`: the context as the last turn left it; what changed since is what the package's last steps did."""
-    kept, facts = chat.kept(), key_facts_of(chat.package, claim)
-    at_the_end = changes(before, kept)
-    changed = {name for turn in chat.turns for name in turn.context_changes}  # also of turns before a resume
-    return (
-        *writes_of_turn(chat.package, at_the_end, kept, facts),
-        *writes_at_success(chat.package, changed | at_the_end.keys(), kept, facts),
-    )

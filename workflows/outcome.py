@@ -5,6 +5,8 @@ from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from typing import Any
 
+from workflows.context.storable_values import storable
+
 MAX_TEXT = 2_000
 
 
@@ -64,7 +66,7 @@ class Outcome:
 
 def _storable_text(text: str) -> str:
     cut = text if len(text) <= MAX_TEXT else f"{text[:MAX_TEXT]}… ({len(text)} characters)"
-    return cut.encode("utf-8", "replace").decode("utf-8")
+    return storable(cut)
 
 
 CLASSIC_END = frozenset({OutcomeKind.MAX_TURNS, OutcomeKind.NO_TRANSITION})

@@ -1,5 +1,6 @@
 """Commands that look into the store: runs and usage."""
 
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -65,17 +66,25 @@ def show_run(run_id: str, as_json: bool) -> None:
     if as_json:
         print_json(story)
         return
+    for line in story_lines(story):
+        click.echo(line)
+
+
+def story_lines(story: Mapping[str, Any]) -> Iterator[str]:
     outcome = story["outcome"] or {}
-    click.echo(f"{run_id}  {story['workflow']} for {story['app_id']}, by {story['trigger']['name']}")
-    click.echo(f"state {story['state']}, outcome {outcome.get('kind') or 'none yet'}: {outcome.get('reason', '')}")
+    yield f"{story['run_id']}  {story['workflow']} for {story['app_id']}, by {story['trigger']['name']}"
+    yield f"state {story['state']}, outcome {outcome.get('kind') or 'none yet'}: {outcome.get('reason', '')}"
     for turn in story["turns"]:
-        click.echo("")
         report = turn_report(turn)
-        for _, line in (*turn_lines(turn["number"], report), *failure_lines(report.errors)):
-            click.echo(line)
+        yield ""
+        yield from (line for _, line in (*turn_lines(turn["number"], report), *failure_lines(report.errors)))
+    if story["errors"]:  # of what belongs to no turn: one that was not kept, or the end of the run
+        yield ""
+        yield from (line for _, line in failure_lines(story["errors"]))
     cost = story["usage"]
-    click.echo(
-        f"\n{cost['calls']} model calls, {cost['input_tokens']} tokens in, {cost['output_tokens']} out, "
+    yield ""
+    yield (
+        f"{cost['calls']} model calls, {cost['input_tokens']} tokens in, {cost['output_tokens']} out, "
         f"USD {usd(cost['cost_usd'])}"
     )
 

@@ -11,6 +11,7 @@ import click
 from ops.cli.json_argument import JsonArgumentError, json_object
 from ops.cli.output import json_option
 from ops.cli.own_output import own_output
+from workers.event_loop import WorkerLoop
 from workers.logs import configure_logging, hide_in_logs, hiding_in_streams
 from workers.settings import Settings, load_settings
 from workflows.context.redaction import Redactor
@@ -26,6 +27,9 @@ _FILE = click.Path(path_type=Path)
 @click.command("run")
 @click.argument("workflow")
 @click.option("--app", "app_id", default="local", show_default=True, help="Whose run it is.")
+@click.option(
+    "--chat-id", help="The chat's id, so that a RandomPattern chooses the same speakers again. Default: the run's."
+)
 @click.option("--input", "input_text", default="{}", help="JSON, or @file with JSON in it.")
 @click.option("--script", type=_FILE, help="A file with answers, for every model that the package names.")
 @click.option("--production", is_flag=True, help="As ENVIRONMENT=production: environment variables are absent.")
@@ -41,6 +45,13 @@ def run_locally(workflow: str, as_json: bool, verbose: bool, **given: Any) -> No
     """Runs WORKFLOW in this process, without any service: no database is read or written.
 
     WORKFLOW is the name of a package, or its directory. Exit code 0 when the run succeeded, 1 otherwise.
+
+    \b
+    With answers from a file in place of the models, which needs no key:
+      unattended run workflows/Refunds --script refund.yaml --input '{"order_id": "7"}'
+    \b
+    refund.yaml has an entry for each call of an agent's model:
+      answers: {Clerk: [{text: REFUND}], Writer: [{text: Dear customer.}]}
     """
     from ops.one_run.request import NotStartedError, WrongUseError
 
@@ -81,7 +92,8 @@ def _run(workflow: str, given: dict[str, Any], *, as_json: bool, verbose: bool) 
     with own_output() as out, hiding_in_streams(redactor):
         _configure_logging(settings, redactor, verbose=verbose)
         try:
-            asyncio.run(work(out))
+            with asyncio.Runner(loop_factory=WorkerLoop) as runner:
+                runner.run(work(out))
         except KeyboardInterrupt:
             return INTERRUPTED
     return 0 if reports[0].succeeded else SAID_NO
@@ -99,6 +111,7 @@ def _request(given: dict[str, Any]) -> "Request":
         script=given["script"],
         message=given["message"],
         app_id=given["app_id"],
+        chat_id=given["chat_id"],
     )
 
 

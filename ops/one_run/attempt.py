@@ -1,6 +1,5 @@
 """An attempt: the chat as it begins, or as it goes on after the last turn that was kept."""
 
-import logging
 from dataclasses import replace
 
 from ops.one_run.kept import Kept
@@ -9,18 +8,13 @@ from workflows.chat.agents import BuiltPackage, build_package
 from workflows.chat.checkpoint import Counters
 from workflows.chat.clock import WorkedTime
 from workflows.chat.conversation import DEFAULT_OPENING
-from workflows.chat.errors import ChatError, PackageDefect
-from workflows.chat.invoking import TimedOutError, invoke
+from workflows.chat.errors import PackageDefect
+from workflows.chat.invoking import RaisedError, TimedOutError, invoke
 from workflows.chat.live import Conversation
 from workflows.chat.meter import RunMeter
 from workflows.context.context_variables import ContextVariables
-from workflows.context.documents import WriteRefusedError
 from workflows.context.loading import load_context, suppressed_names
-from workflows.context.missing import ContextError, ContextUnavailableError
 from workflows.context.redaction import take_out
-from workflows.outcome import Outcome, OutcomeError, OutcomeKind
-
-log = logging.getLogger(__name__)
 
 BUILD_TIMEOUT_S = 60.0
 
@@ -31,7 +25,9 @@ async def built_package(plan: Plan) -> BuiltPackage:
     build = (build_package, plan.package, around.models, around.threads)
     try:
         built: BuiltPackage = await invoke(*build, keywords={}, threads=around.threads, timeout_s=BUILD_TIMEOUT_S)
-    except TimedOutError:
+    except RaisedError as raised:
+        if not isinstance(raised.error, TimedOutError):
+            raise raised.error from None
         raise PackageDefect(f"its Python files take longer than {BUILD_TIMEOUT_S:g} s to load") from None
     return built
 
@@ -75,13 +71,3 @@ async def load_run_context(plan: Plan, chat: Conversation) -> None:
     loaded = await load_context(plan.as_loaded, plan.facts, plan.request.input, plan.around.sources)
     take_out(loaded.variables, chat.suppressed, chat.redactor, fixed=chat.fixed)
     chat.context = loaded.variables
-
-
-def outcome_of(error: Exception) -> Outcome:
-    if isinstance(error, ChatError):
-        return error.outcome()
-    if not isinstance(error, ContextError | ContextUnavailableError | WriteRefusedError):
-        log.error("run_crashed", exc_info=error)
-    failure = OutcomeError(type(error).__name__, str(error))
-    transient = isinstance(error, ContextUnavailableError)  # another attempt may find the source well
-    return Outcome(OutcomeKind.PACKAGE_ERROR, str(error), failure, transient=transient)

@@ -31,7 +31,7 @@ class LiveView:
         self._waiting = False
 
     def speaking(self, agent: str) -> None:
-        if self._console.is_terminal:
+        if self._console.is_terminal and not self._console.is_dumb_terminal:  # which could not take it away again
             self._print(f"… {printable(agent)}", style=DIM, end="")
             self._waiting = True
 

@@ -9,14 +9,16 @@ import time
 from collections.abc import Awaitable
 from datetime import timedelta
 
-from ops.one_run.attempt import built_package, load_run_context, new_chat, outcome_of
+from ops.one_run.attempt import built_package, load_run_context, new_chat
 from ops.one_run.kept import Kept
 from ops.one_run.plan import Plan
 from ops.one_run.report import RunReport, call_report, turn_report, write_report
 from ops.one_run.request import Watch
+from workers.failures import outcome_of
 from workers.retry_policy import Finish, decide
 from workers.run import RunState
 from workers.storable import NotStorableError, as_storable
+from workers.turn_record import owed_at_success
 from workflows.chat.agents import BuiltPackage
 from workflows.chat.checkpoint import Checkpoint
 from workflows.chat.clock import OUT_OF_TIME
@@ -130,12 +132,12 @@ class OneRun:
         succeeded = self._state is RunState.SUCCEEDED
         if succeeded:
             try:
-                self._kept.owed_at_success(self._plan, chat, before)
+                owed_at_success(chat, before, self._plan.key_facts)
             except WriteRefusedError as error:
-                return await close(chat, outcome_of(error))
+                return await close(chat, outcome_of(error, {}))
         closed = await close(chat, outcome)
         if succeeded:
-            self._kept.writes.extend(self._kept.owed_at_success(self._plan, chat, before))
+            self._kept.writes.extend(owed_at_success(chat, before, self._plan.key_facts))
         return closed
 
     async def _cancel(self, work: "asyncio.Task[None]") -> None:
@@ -181,4 +183,4 @@ async def _settled(work: Awaitable[Outcome]) -> Outcome:
     try:
         return await work
     except Exception as error:  # noqa: BLE001 -- the outermost step of a run: whatever failed becomes its outcome
-        return outcome_of(error)
+        return outcome_of(error, {})

@@ -1,6 +1,7 @@
 """The plan of a run: the package, what was asked for, and whose run it is."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +12,8 @@ from workers.run import new_run_id
 from workers.storable import NotStorableError, check_storable
 from workflows.context.facts import RunFacts
 from workflows.context.writes import key_facts
-from workflows.package.models import Package
+from workflows.package.checks.triggers import accepted_inputs, names_that_ask
+from workflows.package.models import MANAGER, Package
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,9 +40,21 @@ def plan_of(package: Package, request: Request, around: Surroundings) -> Plan:
         run_id=run_id,
         app_id=request.app_id,
         user_id=None,
-        chat_id=run_id,
+        chat_id=request.chat_id or run_id,
         workflow=package.name,
         trigger={"type": "manual", "name": "run"},
     )
     keys = key_facts(package, request.input, facts.base_values())
-    return Plan(package, as_loaded, request, facts, keys, around, tuple(notes))
+    return Plan(package, as_loaded, request, facts, keys, around, (*notes, *_of_no_use(package, request, around)))
+
+
+def _of_no_use(package: Package, request: Request, around: Surroundings) -> Iterator[str]:
+    """What is given under a name that the package does not have, which a slip of the hand is enough for."""
+    given: list[tuple[str, AbstractSet[str], AbstractSet[str], str]] = [
+        ("input", request.input.keys(), accepted_inputs(package), "reaches nothing: the package takes"),
+        ("ui_responses", request.ui_responses.keys(), names_that_ask(package), "answers nothing: there are"),
+        ("script", around.answered, package.agents.keys() | {MANAGER}, "is no agent: there are"),
+    ]
+    for option, names, known, why in given:
+        for name in sorted(names - known):
+            yield f"{option}: {name} {why} {', '.join(sorted(known)) or 'none'}"

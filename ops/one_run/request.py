@@ -28,6 +28,7 @@ class Request:
     script: Path | Mapping[str, Any] | None = None
     message: str | None = None
     app_id: str = LOCAL_APP
+    chat_id: str | None = None  # given, a RandomPattern chooses the same speakers again
 
     def __post_init__(self) -> None:
         for tool, keys in self.ui_responses.items():

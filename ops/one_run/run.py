@@ -11,8 +11,9 @@ from ops.one_run.chosen import chosen_package
 from ops.one_run.one_run import OneRun
 from ops.one_run.plan import plan_of
 from ops.one_run.report import RunReport
-from ops.one_run.request import LOCAL_APP, NobodyWatches, Request, Watch
+from ops.one_run.request import LOCAL_APP, NobodyWatches, Request, Watch, WrongUseError
 from ops.one_run.surroundings import surroundings
+from workers.event_loop import WorkerLoop
 from workers.settings import Settings, load_settings
 from workflows.context.redaction import Redactor
 from workflows.package.models import Package
@@ -30,6 +31,7 @@ class Options(TypedDict, total=False):
     models: str | Path | None
     production: bool
     app: str
+    chat_id: str | None
 
 
 def run_package(workflow: str | Path, **options: Unpack[Options]) -> RunReport:
@@ -38,10 +40,15 @@ def run_package(workflow: str | Path, **options: Unpack[Options]) -> RunReport:
     NotStartedError when the package is not one that is run, WrongUseError when the arguments make no sense. Where
     an event loop runs already, await `run_package_async`.
     """
-    return asyncio.run(run_package_async(workflow, **options))
+    with asyncio.Runner(loop_factory=WorkerLoop) as runner:
+        return runner.run(run_package_async(workflow, **options))
 
 
 async def run_package_async(workflow: str | Path, **options: Unpack[Options]) -> RunReport:
+    unknown = options.keys() - Options.__annotations__.keys()
+    if unknown:  # a misspelt `script` would ask real models
+        known = ", ".join(Options.__annotations__)
+        raise WrongUseError(f"{', '.join(sorted(unknown))}: no such argument; there are {known}")
     models, script = options.get("models"), options.get("script")
     settings = with_flags(
         load_settings(models=None if models is None else Path(models)), production=options.get("production", False)
@@ -53,6 +60,7 @@ async def run_package_async(workflow: str | Path, **options: Unpack[Options]) ->
         script=Path(script) if isinstance(script, str) else script,
         message=options.get("message"),
         app_id=options.get("app", LOCAL_APP),
+        chat_id=options.get("chat_id"),
     )
     package = chosen_package(workflow, settings)
     async with one_run(package, request, settings) as run:

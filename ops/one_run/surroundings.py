@@ -37,6 +37,7 @@ class Surroundings:
     threads: ToolThreads = field(repr=False)
     sources: ContextSources = field(repr=False)
     scripted: bool
+    answered: frozenset[str]  # agents that the script has entries for
 
 
 @asynccontextmanager
@@ -46,7 +47,7 @@ async def surroundings(
     redactor.hide(values_of_environment(settings))
     redactor.hide(values_of_packages([package], settings))
     async with AsyncExitStack() as opened:
-        models, prices = _models(script, settings, redactor, opened)
+        models, prices, answered = _models(script, settings, redactor, opened)
         opened.push_async_callback(models.close)
         external = ExternalReader(allowed_hosts=settings.external_hosts, resolve_secret=settings.resolve_secret)
         opened.push_async_callback(external.close)
@@ -60,29 +61,30 @@ async def surroundings(
             threads=threads,
             sources=_sources(settings, external),
             scripted=script is not None,
+            answered=answered,
         )
 
 
 def _models(
     script: Path | Mapping[str, Any] | None, settings: Settings, redactor: Redactor, opened: AsyncExitStack
-) -> tuple[Models, PriceTable]:
+) -> tuple[Models, PriceTable, frozenset[str]]:
     if script is None:
         file = read_models_file(models_path(settings.models, library=LIBRARY))
         redactor.hide(values_of_models(file.models, settings))
-        return Models(file.models, settings.resolve_secret), file.prices
+        return Models(file.models, settings.resolve_secret), file.prices, frozenset()
     folder = Path(opened.enter_context(tempfile.TemporaryDirectory(prefix="unattended-run-")))
-    return scripted(_readable(script, folder)), PriceTable()
+    answers, answered = _readable(script, folder)
+    return scripted(answers), PriceTable(), answered
 
 
-def _readable(script: Path | Mapping[str, Any], folder: Path) -> Path:
+def _readable(script: Path | Mapping[str, Any], folder: Path) -> tuple[Path, frozenset[str]]:
     """The file, looked at now: what is wrong with it is said before anything begins."""
     file = script if isinstance(script, Path) else _written(script, folder)
     try:
-        read_script(file)
+        return file, frozenset(read_script(file).answers)
     except PackageDefect as error:
         text = str(error) if isinstance(script, Path) else str(error).replace(str(file), "the script")
         raise WrongUseError(text) from None
-    return file
 
 
 def _written(script: Mapping[str, Any], folder: Path) -> Path:

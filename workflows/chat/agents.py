@@ -59,7 +59,7 @@ def _build(package: Package, modules: PackageModules, models: Models, threads: T
             name,
             config=models.get(spec.model),
             tools=[
-                *(PackageTool(functions[tool], threads) for tool in functions if is_offered(package, name, tool)),
+                *(PackageTool(functions[tool]) for tool in functions if is_offered(package, name, tool)),
                 *transfer_tools(package, name),
             ],
             response_schema=outputs[name].schema if name in outputs else None,

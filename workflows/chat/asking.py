@@ -8,7 +8,8 @@ from workflows.chat.errors import ModelError
 from workflows.chat.fast_stream import FastStream
 from workflows.chat.live import LiveTurn
 from workflows.chat.messages import Message, as_history
-from workflows.chat.transcript import recorded, storable
+from workflows.chat.transcript import recorded
+from workflows.context.storable_values import storable
 
 
 @dataclass(frozen=True, slots=True)

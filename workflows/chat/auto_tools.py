@@ -4,11 +4,9 @@ They have finished, and have written their variables, before anybody routes on t
 that one of them failed, so then the chat ends.
 """
 
-import asyncio
 import copy
 import inspect
 import json
-import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -17,19 +15,22 @@ from typing import Any
 from pydantic import Field, create_model
 
 from workflows.chat import guards
-from workflows.chat.errors import ChatError, StepFailed
-from workflows.chat.incidents import incident_of, words_of
-from workflows.chat.invoking import TimedOutError
+from workflows.chat.errors import StepFailed
+from workflows.chat.invoking import RaisedError
 from workflows.chat.live import LiveTurn
-from workflows.chat.tool_functions import MAX_RESULT, ToolFunction, ToolRefused, runtime_of, tool_function
+from workflows.chat.tool_functions import (
+    ToolFunction,
+    ToolRefused,
+    as_answer,
+    note_failure,
+    runtime_of,
+    tool_function,
+)
 from workflows.chat.tool_modules import PackageModules
-from workflows.chat.transcript import storable
 from workflows.context.context_variables import ContextVariables
-from workflows.context.rendering import as_text
+from workflows.context.storable_values import storable
 from workflows.package.automatic import automatic_tools
 from workflows.package.models import Package, Tool
-
-log = logging.getLogger(__name__)
 
 OUTPUT_NAME = "structured_output"  # under which a tool finds the whole reply among the context variables
 MAX_REASON = 1_000
@@ -88,9 +89,9 @@ def arguments_for(tool: ToolFunction, output: Any, *, agent: str) -> dict[str, A
     needed = {str(each.alias): each.is_required() for each in fields}
     said = output if isinstance(output, Mapping) else {}
     given = _matching(needed, said)
-    inside = next(iter(said.values())) if len(said) == 1 else None
-    if not given and isinstance(inside, Mapping):  # an object around what is meant: {"Verdict": {"refund": true}}
-        given = _matching(needed, inside)
+    wrapper = _wrapper(given, said)
+    if wrapper is not None:
+        given = {**_matching(needed, wrapper), **given}
     lacking = [name for name, is_needed in needed.items() if is_needed and name not in given]
     if lacking:
         has = ", ".join(list(map(str, said))[:20]) or "no fields"
@@ -98,6 +99,14 @@ def arguments_for(tool: ToolFunction, output: Any, *, agent: str) -> dict[str, A
         raise StepFailed(f"{message}; name the parameter like a field of the model, or give it a default")
     # A field that may be null says nothing then, and a parameter with a default stands for that.
     return {name: value for name, value in given.items() if value is not None or needed[name]}
+
+
+def _wrapper(given: Mapping[str, Any], said: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """The one object around what is meant, as in {"Verdict": {"refund": true}, "agent_message": "done"}. Of several
+    that no parameter asks for, none is guessed."""
+    taken = {_word(name) for name in given}
+    left = [value for key, value in said.items() if isinstance(value, Mapping) and _word(key) not in taken]
+    return left[0] if len(left) == 1 else None
 
 
 def _matching(parameters: Mapping[str, bool], said: Mapping[str, Any]) -> dict[str, Any]:
@@ -112,39 +121,19 @@ def _word(name: str) -> str:
 
 
 async def _call(live: LiveTurn, tool: ToolFunction, arguments: Mapping[str, Any]) -> str:
-    task = asyncio.current_task()
-    earlier = 0 if task is None else task.cancelling()
     try:
-        result = _told(live, await tool.call(arguments, runtime_of(live), live.chat.built.threads))
-    except ChatError:  # it needs a person
-        raise
-    except (ToolRefused, TimedOutError) as error:
-        raise _failed(live, tool, error, str(error)) from None
-    except asyncio.CancelledError as error:
-        if task is not None and task.cancelling() > earlier:
-            raise
-        raise _failed(live, tool, error, "it cancelled itself") from None
-    except BaseException as error:  # a package's tool may raise anything, and the process goes on
-        if isinstance(error, GeneratorExit) and _running_task() is not task:
-            raise  # nobody raised it: the run itself is closed, and may await no more
-        raise _failed(live, tool, error, f"{type(error).__name__}: {words_of(error)}") from None
-    if live.stop is not None:
-        raise live.stop
-    return result
+        return as_answer(live, await tool.call(arguments, runtime_of(live), live.chat.built.threads))
+    except ToolRefused as refused:
+        raise _failed(live, tool, refused, str(refused)) from None
+    except RaisedError as raised:
+        raise _failed(live, tool, raised.error, str(raised)) from None
 
 
-def _failed(live: LiveTurn, tool: ToolFunction, error: BaseException, words: str) -> Exception:
-    """What is raised, after it is noted; why the chat must not go on comes before what a tool made of it."""
-    live.note(incident_of(error, where=f"tool {tool.name}", agent=live.agent, turn=live.number))
-    extra = {"run_id": live.chat.fixed.get("run_id"), "agent": live.agent, "tool": tool.name}
-    log.warning("tool_failed", extra={**extra, "error": type(error).__name__}, exc_info=error)
+def _failed(live: LiveTurn, tool: ToolFunction, error: BaseException, words: str) -> StepFailed:
+    """What is raised, after it is noted."""
+    note_failure(live, tool.name, error)
     message = f"the automatic tool {tool.name} of agent {live.agent} failed in turn {live.number}: {words}"
-    return live.stop or StepFailed(storable(live.chat.redactor.text(message))[:MAX_REASON])
-
-
-def _told(live: LiveTurn, result: Any) -> str:
-    text = storable(live.chat.redactor.text(as_text(result)))
-    return text if len(text) <= MAX_RESULT else f"{text[:MAX_RESULT]}… (cut, {len(text)} characters)"
+    return StepFailed(storable(live.chat.redactor.text(message))[:MAX_REASON])
 
 
 @contextmanager
@@ -159,10 +148,3 @@ def _shown(context: ContextVariables, output: Any) -> Iterator[None]:
             context.remove(OUTPUT_NAME)
         else:
             context[OUTPUT_NAME] = kept
-
-
-def _running_task() -> "asyncio.Task[Any] | None":
-    try:
-        return asyncio.current_task()
-    except RuntimeError:  # no loop runs: it is closed by the garbage collector
-        return None

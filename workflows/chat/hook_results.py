@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from workflows.chat.messages import Message
-from workflows.chat.transcript import storable
+from workflows.context.storable_values import storable
 
 MAX_CHARACTERS = 1_000_000  # of a text, or of all messages together
 _SPOKEN = frozenset({"assistant", "user"})
@@ -85,7 +85,8 @@ def _paired(messages: Sequence[Message]) -> list[Message]:
 
 def _results_after(messages: Sequence[Message], position: int) -> dict[str, Message]:
     results: dict[str, Message] = {}
-    for message in messages[position + 1 :]:
+    for place in range(position + 1, len(messages)):  # a slice would copy what is left, for each message
+        message = messages[place]
         if message["role"] != "tool":
             break
         if message["tool_call_id"]:

@@ -10,9 +10,10 @@ from typing import Any
 
 from workflows.chat.hook_results import UnfitError, fit_messages, fit_text
 from workflows.chat.hooked_agent import MANAGER_OF_CHAT, HookedAgent, Named
+from workflows.chat.invoking import RaisedError
 from workflows.chat.live import LiveTurn
 from workflows.chat.messages import GO_ON, Message
-from workflows.chat.package_steps import Step, StepRaisedError, failed, take_in_turn
+from workflows.chat.package_steps import Step, failed, take_in_turn
 from workflows.chat.protecting import settle
 from workflows.package.models import USER, HookKind
 
@@ -87,5 +88,5 @@ def _blamed(live: LiveTurn, step: Step) -> Iterator[None]:
         yield
     except Exception as error:
         words = str(error) if isinstance(error, UnfitError) else None
-        raised = StepRaisedError(error, words)
+        raised = RaisedError(error, words)
         raise failed(live.chat, step, raised, note=live.note, agent=live.agent, turn=live.number) from error

@@ -5,6 +5,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from workflows.context.storable_values import storable
+
 MAX_TRACEBACK = 8_000
 MAX_MESSAGE = 500
 MAX_KEPT = 50  # of a turn, or of a run outside of its turns
@@ -24,10 +26,10 @@ class Incident:
 
     def kept(self, show: Callable[[str], str]) -> "Incident":
         """As a record holds it: without what `show` hides, short, and of whole characters."""
-        lines = _whole(show(self.traceback))
+        lines = storable(show(self.traceback))
         shown = lines if len(lines) <= MAX_TRACEBACK else f"… {lines[-MAX_TRACEBACK:]}"  # the end says what happened
-        message = _whole(show(self.message))[:MAX_MESSAGE]
-        return replace(self, where=show(self.where), type=_whole(show(self.type)), message=message, traceback=shown)
+        message = storable(show(self.message))[:MAX_MESSAGE]
+        return replace(self, where=show(self.where), type=storable(show(self.type)), message=message, traceback=shown)
 
     def as_document(self) -> dict[str, Any]:
         return asdict(self)
@@ -49,8 +51,3 @@ def words_of(error: BaseException) -> str:
         return str(error)
     except Exception:  # noqa: BLE001 -- the package's error may be broken itself
         return "(its text cannot be read)"
-
-
-def _whole(text: str) -> str:
-    """Half of a character (a lone surrogate) is what no store takes."""
-    return text.encode("utf-8", "replace").decode()

@@ -6,11 +6,12 @@ import functools
 import inspect
 import itertools
 import logging
-from collections.abc import AsyncIterable, Awaitable, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterable, Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from workflows.chat import people
+from workflows.chat.incidents import words_of
 from workflows.chat.tool_threads import NoThreadFreeError, ToolThreads
 
 log = logging.getLogger(__name__)
@@ -25,6 +26,14 @@ class TimedOutError(Exception):
     """A function of the package took longer than it may, or no thread was free for it for as long."""
 
 
+class RaisedError(Exception):
+    """A function of the package raised `error`, which may be anything, or ran out of time; the text says so shortly."""
+
+    def __init__(self, error: BaseException, words: str | None = None) -> None:
+        super().__init__(words or _told(error))
+        self.error = error
+
+
 async def invoke(
     function: Callable[..., Any],
     *positional: Any,
@@ -33,27 +42,26 @@ async def invoke(
     timeout_s: float = TOOL_TIMEOUT_S,
     call: people.Call | None = None,
 ) -> Any:
-    """What the function returns (a list of what a generator yields), or whatever it raises.
+    """What the function returns (a list of what a generator yields). RaisedError whatever it raises.
 
-    TimedOutError after `timeout_s`: a function that goes on nevertheless is left behind. NeedsHuman when it has asked
-    for a person in vain, whatever it made of that. A CancelledError is the run's when the current task is being
-    cancelled, else the function's own.
+    That of a TimedOutError after `timeout_s`: a function that goes on nevertheless is left behind. NeedsHuman when it
+    has asked for a person in vain, whatever it made of that. A CancelledError is the run's, never the function's own.
     """
     call = call or people.Call()
     work = _Work(_name(function), people.calling(call), timeout_s)
     if inspect.iscoroutinefunction(function):
-        result = await _on_loop(function(*positional, **keywords), work)
+        result = await _on_loop(functools.partial(function, *positional, **keywords), work)
     else:
         result = await _in_thread(functools.partial(_called, function, positional, keywords), threads, work)
     if inspect.isawaitable(result) or inspect.isasyncgen(result):  # a plain function around an async one
-        result = await _on_loop(_awaited(result), work)
+        result = await _on_loop(functools.partial(_awaited, result), work)
     raised = result.error if isinstance(result, _Raised) else None
     if raised is None:
         call.returned()
     if call.waits is not None:
         raise call.waits
     if raised is not None:
-        raise raised
+        raise RaisedError(raised) from None
     return result
 
 
@@ -77,9 +85,9 @@ async def _in_thread(function: Callable[[], Any], threads: ToolThreads, work: _W
     try:
         return await threads.run(bound, name=work.name, timeout_s=work.timeout_s)
     except TimeoutError:
-        raise _timed_out(work) from None
-    except NoThreadFreeError as error:
-        raise TimedOutError(f"it could not begin: {error}") from None
+        return _timed_out(work)
+    except (NoThreadFreeError, RuntimeError) as error:  # RuntimeError: the process is about to end
+        return _Raised(TimedOutError(f"it could not begin: {error}"))
 
 
 def _called(function: Callable[..., Any], positional: tuple[Any, ...], keywords: Mapping[str, Any]) -> Any:
@@ -93,9 +101,9 @@ def _called(function: Callable[..., Any], positional: tuple[Any, ...], keywords:
         return _Raised(error)
 
 
-async def _on_loop(made: Coroutine[Any, Any, Any], work: _Work) -> Any:
+async def _on_loop(make: Callable[[], Awaitable[Any]], work: _Work) -> Any:
     """In a task of its own, so that a function which swallows its cancellation holds up neither its run nor this."""
-    task = asyncio.create_task(_finished(made), context=work.context)
+    task = asyncio.create_task(_finished(make), context=work.context)
     try:
         await asyncio.wait((task,), timeout=work.timeout_s)
     except asyncio.CancelledError:
@@ -103,13 +111,14 @@ async def _on_loop(made: Coroutine[Any, Any, Any], work: _Work) -> Any:
         raise
     if not task.done():
         await _cancel(task, work.name)
-        raise _timed_out(work)
-    return task.result()
+        return _timed_out(work)
+    # It may have cancelled its own task, and returned before it heard of that.
+    return _Raised(asyncio.CancelledError()) if task.cancelled() else task.result()
 
 
-async def _finished(made: Coroutine[Any, Any, Any]) -> Any:
+async def _finished(make: Callable[[], Awaitable[Any]]) -> Any:
     try:
-        return await made
+        return await make()
     except BaseException as error:  # noqa: BLE001 -- raised again where it is awaited
         return _Raised(error)
 
@@ -141,8 +150,16 @@ async def _cancel(task: "asyncio.Task[Any]", name: str) -> None:
 _left_behind: set["asyncio.Task[Any]"] = set()
 
 
-def _timed_out(work: _Work) -> TimedOutError:
-    return TimedOutError(f"it took longer than {work.timeout_s:g} s")
+def _timed_out(work: _Work) -> _Raised:
+    return _Raised(TimedOutError(f"it took longer than {work.timeout_s:g} s"))
+
+
+def _told(error: BaseException) -> str:
+    if isinstance(error, TimedOutError):
+        return str(error)
+    if isinstance(error, asyncio.CancelledError):
+        return "it cancelled itself"
+    return f"{type(error).__name__}: {words_of(error)}"
 
 
 def _stop_iteration(error: StopIteration) -> RuntimeError:

@@ -10,11 +10,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from workflows.chat import package_steps
+from workflows.chat.context_parameters import CONTEXT
 from workflows.chat.errors import ChatError
 from workflows.chat.incidents import incident_of
+from workflows.chat.invoking import RaisedError
 from workflows.chat.live import Conversation, LiveTurn
-from workflows.chat.package_steps import FACTS, Step, StepRaisedError, failed, refuse_unknown, take_in_turn
-from workflows.chat.passing import CONTEXT
+from workflows.chat.package_steps import FACTS, Step, failed, refuse_unknown, take_in_turn
 from workflows.chat.protecting import settle
 from workflows.outcome import Outcome
 from workflows.package.models import Moment
@@ -29,7 +30,7 @@ async def begin(chat: Conversation) -> None:
     for step in steps:
         try:
             await step.call(offered(chat), chat.built.threads, timeout_s=package_steps.STEP_TIMEOUT_S)
-        except StepRaisedError as raised:
+        except RaisedError as raised:
             raise failed(chat, step, raised, note=chat.note) from raised.error
     if steps:
         settle(chat, after="before_chat")
@@ -65,7 +66,7 @@ async def _take_last(chat: Conversation, step: Step, given: Mapping[str, Any], *
     try:
         refuse_unknown([step])
         await step.call(given, chat.built.threads, timeout_s=timeout_s)
-    except StepRaisedError as raised:
+    except RaisedError as raised:
         failed(chat, step, raised, note=chat.note)
     except ChatError as error:  # it asks for a person, or for what nobody gives: too late for both
         chat.note(incident_of(error, where=step.label))

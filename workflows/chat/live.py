@@ -71,7 +71,8 @@ class Conversation:
 @dataclass(slots=True)
 class LiveTurn:
     """`asking` is who the model is asked for, when that is not the agent. `stop` is why the chat must not go on, found
-    where nothing can be raised: the next model call raises it. `transfer` is the rule a model has chosen."""
+    where nothing can be raised: the next model call raises it, or the end of the turn. `transfer` is the rule that a
+    model has chosen."""
 
     chat: Conversation
     agent: str

@@ -13,7 +13,7 @@ from workflows.chat.fast_stream import FastStream
 from workflows.chat.live import LiveTurn
 from workflows.chat.models import Models
 from workflows.chat.output_schemas import OutputSchema
-from workflows.chat.transcript import storable
+from workflows.context.storable_values import storable
 from workflows.package.models import DEFAULT_MODEL, MANAGER, TERMINATE, USER, Package
 from workflows.package.models import Agent as AgentSpec
 from workflows.package.structured import InlineModel, LiteralOf, OutputField, OutputModel
@@ -89,13 +89,10 @@ async def _answer(manager: Manager, live: LiveTurn, question: str) -> str:
 
 async def _asked(manager: Manager, live: LiveTurn, question: str, schema: OutputSchema | None) -> str:
     redact = live.chat.redactor.text
-    before, live.asking = live.asking, MANAGER
-    try:
-        reply = await manager.agent.ask(
-            redact(question), stream=FastStream(), prompt=(redact(manager.prompt),), response_schema=schema
-        )
-    finally:
-        live.asking = before
+    live.asking = MANAGER  # until the turn ends: nobody else is asked in it any more
+    reply = await manager.agent.ask(
+        redact(question), stream=FastStream(), prompt=(redact(manager.prompt),), response_schema=schema
+    )
     return storable(reply.body or "")[:MAX_ANSWER]
 
 

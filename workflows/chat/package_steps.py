@@ -1,16 +1,16 @@
-"""Package steps: lifecycle tools and hooks as loaded functions, whose failures stay their own whatever they do."""
+"""Package steps: lifecycle tools and hooks as loaded functions, and what becomes of their failures."""
 
-import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from workflows.chat.errors import ChatError, StepFailed
-from workflows.chat.incidents import Incident, incident_of, words_of
-from workflows.chat.invoking import TimedOutError, invoke
+from workflows.chat.context_parameters import CONTEXT
+from workflows.chat.errors import StepFailed
+from workflows.chat.incidents import Incident, incident_of
+from workflows.chat.invoking import RaisedError, invoke
 from workflows.chat.live import Conversation, LiveTurn
-from workflows.chat.passing import CONTEXT, Passing, by_name, by_position
+from workflows.chat.passing import Passing, by_name, by_position
 from workflows.chat.tool_modules import PackageModules
 from workflows.chat.tool_threads import ToolThreads
 from workflows.package.models import ALL_AGENTS, Hook, HookKind, LifecycleTool, Moment, Package
@@ -31,14 +31,6 @@ HOOK_NAMES: Mapping[HookKind, tuple[str, ...]] = {
 }
 
 
-class StepRaisedError(Exception):
-    """A function of the package raised `error`, which may be anything, or took too long."""
-
-    def __init__(self, error: BaseException, words: str | None = None) -> None:
-        super().__init__(words or f"{type(error).__name__}: {words_of(error)}")
-        self.error = error
-
-
 @dataclass(frozen=True, slots=True)
 class Step:
     """`label`: `before_chat prepare.py:prepare`. `agent`: None means every agent."""
@@ -50,24 +42,9 @@ class Step:
     passing: Passing
 
     async def call(self, offered: Mapping[str, Any], threads: ToolThreads, *, timeout_s: float) -> Any:
-        """What it returns. StepRaisedError whatever it raises; a cancellation of the run itself goes through."""
-        task = asyncio.current_task()
-        earlier = 0 if task is None else task.cancelling()  # a chat that was cancelled still takes its last steps
+        """What it returns. RaisedError whatever it raises; NeedsHuman when it asks for a person in vain."""
         positional, keywords = self.passing.of(offered)
-        try:
-            return await invoke(self.function, *positional, keywords=keywords, threads=threads, timeout_s=timeout_s)
-        except ChatError:  # it needs a person
-            raise
-        except TimedOutError as error:
-            raise StepRaisedError(error, str(error)) from None
-        except asyncio.CancelledError as error:
-            if task is not None and task.cancelling() > earlier:
-                raise
-            raise StepRaisedError(error) from None
-        except BaseException as error:  # package code may raise anything, and the process goes on
-            if isinstance(error, GeneratorExit) and _running_task() is not task:
-                raise  # nobody raised it: the run itself is closed, and may await no more
-            raise StepRaisedError(error) from None
+        return await invoke(self.function, *positional, keywords=keywords, threads=threads, timeout_s=timeout_s)
 
 
 def load_lifecycle(package: Package, modules: PackageModules) -> Mapping[Moment, tuple[Step, ...]]:
@@ -102,13 +79,9 @@ def _label(kind: str, written: LifecycleTool | Hook) -> str:
 async def take_in_turn(live: LiveTurn, step: Step, offered: Mapping[str, Any]) -> Any:
     """What the step returns. StepFailed when it fails, and an incident of this turn."""
     try:
-        result = await step.call(offered, live.chat.built.threads, timeout_s=STEP_TIMEOUT_S)
-    except StepRaisedError as raised:
-        if live.stop is None:
-            raise failed(live.chat, step, raised, note=live.note, agent=live.agent, turn=live.number) from raised.error
-    if live.stop is not None:
-        raise live.stop
-    return result
+        return await step.call(offered, live.chat.built.threads, timeout_s=STEP_TIMEOUT_S)
+    except RaisedError as raised:
+        raise failed(live.chat, step, raised, note=live.note, agent=live.agent, turn=live.number) from raised.error
 
 
 def refuse_unknown(steps: Iterable[Step]) -> None:
@@ -123,7 +96,7 @@ def refuse_unknown(steps: Iterable[Step]) -> None:
 def failed(
     chat: Conversation,
     step: Step,
-    raised: StepRaisedError,
+    raised: RaisedError,
     *,
     note: Callable[[Incident], None],
     agent: str | None = None,
@@ -136,10 +109,3 @@ def failed(
     log.warning("step_failed", extra={**extra, "error": type(error).__name__}, exc_info=error)
     of = "" if agent is None else f" of agent {agent} in turn {turn}"
     return StepFailed(chat.redactor.text(f"{step.label}{of} failed: {raised}")[:MAX_REASON])
-
-
-def _running_task() -> "asyncio.Task[Any] | None":
-    try:
-        return asyncio.current_task()
-    except RuntimeError:  # no loop runs: it is closed by the garbage collector
-        return None

@@ -1,16 +1,14 @@
 """Passing: what a package's function takes of what it is offered, known from its parameters before it is called."""
 
 import inspect
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from inspect import Parameter
-from typing import Any, get_args
+from typing import Any
 
+from workflows.chat.context_parameters import CONTEXT, takes_context
 from workflows.chat.errors import PackageDefect
-from workflows.context.context_variables import ContextVariables
 
-CONTEXT = "context_variables"
 _POSITIONAL = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
 
 
@@ -30,7 +28,7 @@ def by_name(function: Callable[..., Any], names: Sequence[str]) -> Passing:
     """How lifecycle tools are called. A lone parameter of another name is the context, under whatever name."""
     parameters = _parameters(function)
     taken = {each.name: each.name for each in parameters if each.name in names}
-    taken |= {each.name: CONTEXT for each in parameters if each.name not in taken and _is_context(each.annotation)}
+    taken |= {each.name: CONTEXT for each in parameters if each.name not in taken and takes_context(each, function)}
     lone = [each for each in parameters if each.kind in _POSITIONAL]
     if len(lone) == 1 and lone[0].name not in taken and lone[0].default in (Parameter.empty, None):
         taken[lone[0].name] = CONTEXT
@@ -78,10 +76,3 @@ def _passing(parameters: Iterable[Parameter], taken: Mapping[str, str], *, rest:
         else:
             positional.append(source)
     return Passing(tuple(positional), tuple(keywords.items()), tuple(unknown))
-
-
-def _is_context(annotation: Any) -> bool:
-    written = annotation if isinstance(annotation, str) else getattr(annotation, "__forward_arg__", "")
-    if written:
-        return re.search(rf"\b{ContextVariables.__name__}\b", written) is not None
-    return annotation is ContextVariables or any(_is_context(each) for each in get_args(annotation))

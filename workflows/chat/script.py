@@ -7,7 +7,7 @@ the answers of its first half again.
 
 import asyncio
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,15 +16,16 @@ from ag2.config import LLMClient, ModelConfig, ModelProvider
 from ag2.context import ConversationContext
 from ag2.events import BaseEvent, ModelMessage, ModelResponse, ToolCallEvent, ToolCallsEvent, Usage
 from ag2.files.protocol import FilesClient
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from workflows.chat.errors import ModelError, PackageDefect
 from workflows.chat.live import live_turn
+from workflows.chat.providers.failures import is_transient
 from workflows.package.findings import PackageError
 from workflows.package.raw.data_files import read_data_file
 
 Entry = Mapping[str, Any]
-TRANSIENT_STATUS = frozenset({408, 409, 429, 500, 502, 503, 504})
+_KEYS = frozenset({"answers", "default", "schema_version", "version", "$schema"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,17 +35,26 @@ class Script:
     default: Entry | None
 
     def entry(self, agent: str, *, answered: int, failed: int) -> Entry:
-        """The first entry that is used up neither by an answer nor, being an error, by a failed call."""
+        """The first entry that is used up neither by an answer nor, being a failure, by a failed call."""
         entries = self.answers.get(agent, ())
         for entry in entries:
-            is_error = entry.get("error") is not None
-            if (failed if is_error else answered) == 0:
+            fails = _fails(entry)
+            if (failed if fails else answered) == 0:
                 return entry
-            answered, failed = (answered, failed - 1) if is_error else (answered - 1, failed)
+            answered, failed = (answered, failed - 1) if fails else (answered - 1, failed)
         if self.default is None:
             message = f"{self.source} has {len(entries)} answers for {agent} and no default; it was asked once more"
             raise ModelError(message, transient=False)
         return self.default
+
+
+def _fails(entry: Entry) -> bool:
+    return entry.get("error") is not None or _is_empty(entry)
+
+
+def _is_empty(entry: Entry) -> bool:
+    """Of a model that says nothing at all; the turn is taken again, and then this entry is used up."""
+    return not str(entry.get("text") or "").strip() and not entry.get("tool_calls")
 
 
 def read_script(path: Path) -> Script:
@@ -57,14 +67,15 @@ def read_script(path: Path) -> Script:
     answers = raw.get("answers", {}) if isinstance(raw, Mapping) else None
     if not isinstance(answers, Mapping) or not all(isinstance(each, list) for each in answers.values()):
         raise PackageDefect(f"{path}: write answers: as a mapping from agent to a list of entries")
+    unknown = [str(key) for key in raw if key not in _KEYS]
+    if unknown:
+        raise PackageDefect(f"{path}: {', '.join(unknown)} means nothing here; write answers: and default:")
+    checked = {
+        agent: [_checked(entry, f"{path}: answers.{agent}[{index}]") for index, entry in enumerate(each)]
+        for agent, each in answers.items()
+    }
     default = raw.get("default")
-    for place, entry in [*_placed(answers), *([("default", default)] if default is not None else [])]:
-        _check_entry(entry, f"{path}: {place}")
-    return Script(str(path.name), answers, default)
-
-
-def _placed(answers: Mapping[str, Sequence[Any]]) -> Iterable[tuple[str, Any]]:
-    return ((f"answers.{agent}[{index}]", entry) for agent, each in answers.items() for index, entry in enumerate(each))
+    return Script(str(path.name), checked, None if default is None else _checked(default, f"{path}: default"))
 
 
 class _Strict(BaseModel):
@@ -96,16 +107,36 @@ class _Entry(_Strict):
     delay_s: float = Field(default=0, ge=0)
     error: _Error | int | None = None
 
+    @field_validator("text", mode="before")
+    @classmethod
+    def _is_text(cls, written: Any) -> Any:
+        if isinstance(written, bool):
+            raise ValueError("is true or false, as YAML reads yes, no, on and off; put it in quotes")
+        return written
 
-def _check_entry(entry: Any, place: str) -> None:
+
+_PARTS: Mapping[str, type[_Strict]] = {"tool_calls": _Call, "usage": _Usage, "error": _Error}
+_PLAINLY = {
+    "extra_forbidden": "means nothing here",
+    "model_type": "must be a mapping",
+    "dict_type": "must be a mapping",
+    "list_type": "must be a list",
+}
+
+
+def _checked(entry: Any, place: str) -> Entry:
     try:
-        _Entry.model_validate(entry)
+        valid = _Entry.model_validate(entry)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        where = ".".join([place, *map(str, first["loc"])])
-        raise PackageDefect(f"{where}: {first['msg']}; fields are {', '.join(_Entry.model_fields)}") from None
+        steps = [step for step in first["loc"] if step not in ("_Error", "int")]  # which of `error`'s two forms
+        where = place + "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in steps)
+        fields = _PARTS.get(str(steps[0]) if steps else "", _Entry).model_fields
+        message = _PLAINLY.get(first["type"], first["msg"])
+        raise PackageDefect(f"{where}: {message}; its fields are {', '.join(fields)}") from None
     if all(entry.get(name) is None for name in ("text", "tool_calls", "error")):
         raise PackageDefect(f"{place} says nothing; give text, tool_calls or error")
+    return valid.model_dump(exclude_unset=True)
 
 
 class ScriptClient(LLMClient):
@@ -122,6 +153,8 @@ class ScriptClient(LLMClient):
         entry = self._script.entry(live.asker, answered=given, failed=used.failed.get(live.asker, 0))
         await asyncio.sleep(float(entry.get("delay_s", 0)))
         _raise_error(entry.get("error"))
+        if _is_empty(entry):
+            raise ModelError(f"the script gives {live.asker} an empty answer in turn {live.number}", transient=True)
         message = None
         if entry.get("text") is not None:
             message = ModelMessage(str(entry["text"]))
@@ -143,7 +176,7 @@ def _raise_error(error: Any) -> None:
     status = int(detail.get("status", 500))
     raise ModelError(
         f"the script answers with status {status}",
-        transient=status in TRANSIENT_STATUS,
+        transient=is_transient(status),
         retry_after_s=detail.get("retry_after_s"),
     )
 

@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 
 MOST_TRIED = 50  # braces where an object could begin
 
-_FENCED = re.compile(r"^[ \t]*```[\w+-]*[ \t]*\n(.*?)^[ \t]*```[ \t]*$", re.MULTILINE | re.DOTALL)
+_FENCE = re.compile(r"[ \t]*```(?P<language>[\w+-]*)[ \t\r]*")
 _DECODER = json.JSONDecoder()
 
 
@@ -68,11 +68,26 @@ def _inside(text: str) -> str | None:
     """The one piece of JSON that stands in other text, if there is one and no more."""
     if _is_json(text):
         return None
-    fenced = _FENCED.findall(text)
+    fenced = list(_fenced(text))
     if len(fenced) == 1:
-        return str(fenced[0]).strip()
+        return fenced[0].strip()
     objects = list(_objects(text))
     return objects[0] if len(objects) == 1 else None
+
+
+def _fenced(text: str) -> Iterator[str]:
+    """Line by line: one pattern over the whole text would begin anew at each fence that nobody closes."""
+    lines = text.split("\n")
+    opened: int | None = None
+    for place, line in enumerate(lines):
+        fence = _FENCE.fullmatch(line)
+        if fence is None:
+            continue
+        if opened is None:
+            opened = place
+        elif not fence["language"]:
+            yield "\n".join(lines[opened + 1 : place])
+            opened = None
 
 
 def _objects(text: str) -> Iterator[str]:

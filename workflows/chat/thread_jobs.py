@@ -12,7 +12,8 @@ import logging
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from types import FrameType
 from typing import Any
 
 
@@ -81,12 +82,31 @@ class Job:
         return True
 
     def _may_be_interrupted(self) -> bool:
-        """Not while it takes a lock or imports: others, who need the same, would wait for ever."""
+        """Not while it takes a lock, imports or starts a thread: others, who need the same, would wait for ever."""
         frame = sys._current_frames().get(self._thread_id)
-        module = "" if frame is None else str(frame.f_globals.get("__name__", ""))
-        if frame is None or module in _OUTSIDE or module.partition(".")[0] == "importlib":
+        if frame is None or _module(frame) in _OUTSIDE:
             return False
-        return module == logging.__name__ or frame.f_code.co_name not in _TAKING_A_LOCK
+        if frame.f_code.co_name in _TAKING_A_LOCK and _module(frame) != logging.__name__:
+            return False
+        return not any(map(_is_half_done_for_good, _callers(frame)))
+
+
+def _callers(frame: FrameType | None) -> Iterator[FrameType]:
+    """And the frame itself."""
+    while frame is not None:
+        yield frame
+        frame = frame.f_back
+
+
+def _is_half_done_for_good(frame: FrameType) -> bool:
+    """Many modules cannot be imported a second time. Until a thread has begun, CPython 3.11 knows it by the id of who
+    starts it: the new one would get the exception, and who starts it would wait for it for ever, maybe with a lock."""
+    module = _module(frame)
+    return module.partition(".")[0] == "importlib" or (module == threading.__name__ and frame.f_code.co_name == "start")
+
+
+def _module(frame: FrameType) -> str:
+    return str(frame.f_globals.get("__name__", ""))
 
 
 def _give_back_locks_of_logging() -> None:
@@ -99,4 +119,4 @@ def _give_back_locks_of_logging() -> None:
 
 
 _TAKING_A_LOCK = frozenset({"acquire", "release", "__enter__", "__exit__", "_acquireLock", "_acquire_restore"})
-_OUTSIDE = frozenset({"workflows.chat.invoking", __name__})  # what calls the function
+_OUTSIDE = frozenset({"workflows.chat.invoking", "workflows.chat.tool_threads", __name__})  # what calls the function

@@ -3,26 +3,34 @@
 Whoever calls one, for a model or for a structured reply, does it so:
 
     result = await tool.call(arguments, runtime_of(live), threads)
+    text = as_answer(live, result)
 
 `arguments` are by the names in `tool.parameters.published`; ToolRefused says in a sentence what does not fit.
-`runtime` is everything the run fills in by itself; nothing in `arguments` can take its place. Besides what the
-function raises: TimedOutError, and NeedsHuman when it waits for a person, which ends the run.
+`runtime` is everything the run fills in by itself; nothing in `arguments` can take its place. RaisedError says what
+the function raised, NeedsHuman ends the run: it waits for a person.
 """
 
 import inspect
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from pydantic import ValidationError
 
-from workflows.chat.invoking import TOOL_TIMEOUT_S, invoke
+from workflows.chat.context_parameters import CONTEXT
+from workflows.chat.incidents import incident_of
+from workflows.chat.invoking import TOOL_TIMEOUT_S, RaisedError, invoke
 from workflows.chat.live import LiveTurn
 from workflows.chat.people import Call
 from workflows.chat.tool_modules import PackageModules
-from workflows.chat.tool_parameters import CONTEXT, Parameters, read_parameters, sentence
+from workflows.chat.tool_parameters import Parameters, read_parameters, sentence
 from workflows.chat.tool_threads import ToolThreads
+from workflows.context.rendering import as_text
+from workflows.context.storable_values import storable
 from workflows.package.models import Package, Tool
+
+log = logging.getLogger(__name__)
 
 MAX_RESULT = 100_000
 
@@ -69,6 +77,22 @@ def runtime_of(live: LiveTurn) -> dict[str, Any]:
         "workflow_name": fixed.get("workflow_name", live.chat.package.name),
         "agent_name": live.agent,
     }
+
+
+def as_answer(live: LiveTurn, result: Any) -> str:
+    """What a tool returned, as text for a model and for the transcript. RaisedError when it refuses to be text."""
+    try:
+        text = as_text(result)
+    except BaseException as error:  # noqa: BLE001 -- an object of the package's own writes itself
+        raise RaisedError(error) from None
+    text = storable(live.chat.redactor.text(text))  # before it is cut: half a value is not found
+    return text if len(text) <= MAX_RESULT else f"{text[:MAX_RESULT]}… (cut, {len(text)} characters)"
+
+
+def note_failure(live: LiveTurn, tool: str, error: BaseException) -> None:
+    live.note(incident_of(error, where=f"tool {tool}", agent=live.agent, turn=live.number))
+    extra = {"run_id": live.chat.fixed.get("run_id"), "agent": live.agent, "tool": tool, "error": type(error).__name__}
+    log.warning("tool_failed", extra=extra, exc_info=error)
 
 
 def load_tool_functions(package: Package, modules: PackageModules) -> dict[Tool, ToolFunction]:

@@ -2,7 +2,6 @@
 
 import inspect
 import json
-import re
 import types
 import typing
 from collections.abc import Callable, Mapping
@@ -14,16 +13,14 @@ from pydantic.errors import PydanticUserError
 from pydantic.fields import FieldInfo
 from typing_extensions import TypedDict
 
+from workflows.chat.context_parameters import CONTEXT, UNREADABLE, hint_of, is_context
 from workflows.chat.errors import PackageDefect
-from workflows.context.context_variables import ContextVariables
 
-CONTEXT = "context_variables"
 # A model must choose neither the tenant nor the key that keeps a repeated turn from acting twice.
 FILLED_IN = frozenset(
     {CONTEXT, "turn_idempotency_key", "chat_id", "app_id", "enterprise_id", "workflow_name", "agent_name"}
 )
 _VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-_CONTEXT_CLASS = re.compile(rf"\b{ContextVariables.__name__}\b")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,10 +56,10 @@ def read_parameters(function: Callable[..., Any], *, name: str, file: str) -> Pa
     try:
         parameters = inspect.signature(function).parameters
         hints = {each.name: _hint(each, function) for each in parameters.values()}
-    except (NameError, TypeError, AttributeError, SyntaxError, ValueError) as error:
+    except UNREADABLE as error:
         raise PackageDefect(f"{file}: the annotations of {name} cannot be read: {error}") from None
     plain = [each for each in parameters.values() if each.kind not in _VARIADIC]
-    filled_in = {each.name: CONTEXT if _is_context(hints[each.name]) else each.name for each in plain}
+    filled_in = {each.name: CONTEXT if is_context(hints[each.name]) else each.name for each in plain}
     filled_in = {parameter: source for parameter, source in filled_in.items() if source in FILLED_IN}
     published = [each for each in plain if each.name not in filled_in]
     try:
@@ -94,21 +91,7 @@ def _hint(parameter: inspect.Parameter, function: Callable[..., Any]) -> Any:
     written = parameter.annotation
     if written is parameter.empty or parameter.kind in _VARIADIC or parameter.name in FILLED_IN:
         return None
-    holder = type("Holder", (), {"__annotations__": {"hint": written}})
-    known = getattr(inspect.unwrap(function), "__globals__", {})
-    try:
-        return typing.get_type_hints(holder, globalns=known, include_extras=True)["hint"]
-    except (NameError, AttributeError):
-        if _CONTEXT_CLASS.search(str(written)):
-            return ContextVariables
-        raise
-
-
-def _is_context(hint: Any) -> bool:
-    """Also `ContextVariables | None` and `Annotated[ContextVariables, "…"]`."""
-    if isinstance(hint, type) and get_origin(hint) is None:
-        return hint.__name__ == ContextVariables.__name__ or issubclass(hint, ContextVariables)
-    return get_origin(hint) is not None and any(_is_context(each) for each in get_args(hint))
+    return hint_of(parameter, function)
 
 
 def _field(parameter: inspect.Parameter, hint: Any) -> tuple[Any, Any]:

@@ -125,6 +125,8 @@ class ToolThreads:
             if job.abandoned:
                 self._abandoned -= 1
                 self._threads -= 1
+                if self._waiting:  # for so many that hang that none of them could be replaced
+                    self._start_one()
             return job.abandoned
 
     def _stop(self, job: Job) -> None:

@@ -20,6 +20,7 @@ from ag2.events import (
 from workflows.chat.incidents import Incident
 from workflows.context.fitting import unstorable
 from workflows.context.observing import ToolResult as SeenResult
+from workflows.context.storable_values import storable
 
 FAILED = "unattended.failed"  # among the metadata of a tool's result, which no model sees
 
@@ -105,8 +106,3 @@ def _result_text(event: ToolResultEvent) -> str:
     return storable(
         "\n".join(part.content if isinstance(part, TextInput) else str(part) for part in event.result.parts)
     )
-
-
-def storable(text: str) -> str:
-    """Models and tools may give half of a character (a lone surrogate), which no store and no wire takes."""
-    return text.encode("utf-8", "replace").decode()

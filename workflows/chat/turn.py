@@ -41,12 +41,12 @@ async def take_turn(chat: Conversation, router: Router, agent: str, commit: Comm
             duration_s = round(time.perf_counter() - started, 6)
             learn(live, text, events, duration_s=duration_s)
             decision = await decide(live, router, text)
+            await keep(live, text, events, before=before, decision=decision, duration_s=duration_s, commit=commit)
         except BaseException as error:
             chat.incidents.extend(live.incidents)  # of a turn that nobody will find
             if isinstance(error, ChatError):
                 return error.outcome(agent=agent, turn=live.number), agent
             raise
-    await keep(live, text, events, before=before, decision=decision, duration_s=duration_s, commit=commit)
     return decision.ended, decision.next_agent or agent
 
 
@@ -64,6 +64,8 @@ async def speak(live: LiveTurn) -> tuple[str, Events]:
     text = await hooks.before_send(live, text)
     called = await auto_tools.call_auto_tools(live, output)
     await lifecycle.after_agent(live)
+    if live.stop is not None:  # found after the last model call, by what a tool left running
+        raise live.stop
     said: tuple[str, Events] = chat.redactor.data((text, [*await exchange.events(), *called]))
     return said
 

@@ -10,8 +10,10 @@ from typing import Any
 
 from ag2.config import LLMClient, ModelConfig, ModelProvider
 from ag2.context import ConversationContext
-from ag2.events import BaseEvent, ModelResponse
+from ag2.events import BaseEvent, ModelMessage, ModelResponse, ToolNotFoundEvent, ToolResult, ToolResultsEvent
 from ag2.files.protocol import FilesClient
+from ag2.tools.final import FunctionToolSchema
+from ag2.tools.schemas import ToolSchema
 
 from workflows.chat import guards
 from workflows.chat.errors import ModelError
@@ -20,6 +22,7 @@ from workflows.chat.meter import MeteredClient
 from workflows.chat.providers.failures import cut_off, refusal_of
 from workflows.chat.providers.provider import OpenModel, Provider, PunctualClient
 from workflows.chat.transfers import take_transfer
+from workflows.context.storable_values import storable
 
 
 class TurnClient(LLMClient):
@@ -34,6 +37,7 @@ class TurnClient(LLMClient):
             raise live.stop
         if live.transfer is not None:
             return ModelResponse()
+        name_tools(messages, request.get("tools", ()))
         try:
             response = with_readable_arguments(await self._metered(messages, context, **request))
             response = take_transfer(live, response)
@@ -46,16 +50,34 @@ class TurnClient(LLMClient):
         return response
 
 
+def name_tools(messages: Sequence[BaseEvent], offered: Sequence[ToolSchema]) -> None:
+    """A model that called what is not there is told what is, in one sentence instead of AG2's exception."""
+    last = messages[-1] if messages else None
+    for each in last.results if isinstance(last, ToolResultsEvent) else ():
+        if isinstance(each, ToolNotFoundEvent):
+            names = ", ".join(tool.function.name for tool in offered if isinstance(tool, FunctionToolSchema)) or "none"
+            each.result = ToolResult(f"There is no tool {each.name}; there are: {names}.")
+
+
 def with_readable_arguments(response: ModelResponse) -> ModelResponse:
     """A model may send arguments that are not JSON. AG2 would answer the tool call with an error and then fail
     on the same text when it builds the next request, so it is replaced here by what the tool can refuse."""
-    for call in response.tool_calls.calls:
+    for call in _whole(response).tool_calls.calls:
         try:
             readable = isinstance(json.loads(call.arguments or "{}"), Mapping)
         except (ValueError, RecursionError):  # also numbers of 5 000 digits, and endless nesting
             readable = False
         if not readable:
             call.arguments = json.dumps({"unreadable_arguments": call.arguments[:200]})
+    return response
+
+
+def _whole(response: ModelResponse) -> ModelResponse:
+    """A model may send half of a character anywhere, and the next request would hold it, which no wire takes."""
+    if response.message is not None and storable(response.message.content) != response.message.content:
+        response.message = ModelMessage(storable(response.message.content))
+    for call in response.tool_calls.calls:
+        call.id, call.name, call.arguments = storable(call.id), storable(call.name), storable(call.arguments or "")
     return response
 
 

@@ -65,7 +65,7 @@ def plain_copy(value: Any, show: Show = _as_it_is) -> Any:
 def as_key(name: Any, show: Show = _as_it_is) -> str:
     if type(name) is str and name.isascii() and "\x00" not in name and len(name) <= MAX_TEXT:
         return name
-    return _valid(_text(name, show)).replace("\x00", "%00")
+    return storable(_text(name, show)).replace("\x00", "%00")
 
 
 def _weight(value: Any, depth: int, seen: set[int]) -> float:
@@ -145,14 +145,14 @@ class _Copy:
         if type(value) in (dict, list):
             return NotImplemented
         if isinstance(value, str):
-            return _valid(str.__str__(value))
+            return storable(str.__str__(value))
         if isinstance(value, int):
             exact = int.__add__(value, 0)
             return exact if -MAX_INTEGER - 1 <= exact <= MAX_INTEGER else self._shown(exact)
         if isinstance(value, float):
             return float.__add__(value, 0.0) if math.isfinite(value) else json.dumps(float.__add__(value, 0.0))
         if isinstance(value, bytes | bytearray):
-            return _valid(bytes(value).decode("utf-8", "replace"))
+            return storable(bytes(value).decode("utf-8", "replace"))
         if isinstance(value, Enum) and isinstance(value.value, str | int | float):
             return self._leaf(value.value)
         return NotImplemented if _is_container(value) else self._shown(value)
@@ -171,7 +171,7 @@ class _Copy:
         return copied
 
     def _shown(self, value: Any) -> str:
-        return _valid(_text(value, self._show))
+        return storable(_text(value, self._show))
 
 
 def _is_container(value: Any) -> bool:
@@ -211,7 +211,7 @@ def _beginning(value: Any, show: Show) -> str:
 
 
 def _cut(text: str) -> str:
-    return _valid(text if len(text) <= MAX_TEXT else f"{text[:MAX_TEXT]}… (cut)")
+    return storable(text if len(text) <= MAX_TEXT else f"{text[:MAX_TEXT]}… (cut)")
 
 
 def _text(value: Any, show: Show) -> str:
@@ -221,8 +221,8 @@ def _text(value: Any, show: Show) -> str:
         return UNREADABLE
 
 
-def _valid(text: str) -> str:
-    """Half of a character is taken by no store and no wire."""
+def storable(text: str) -> str:
+    """Models and tools may give half of a character (a lone surrogate), which no store and no wire takes."""
     return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 

@@ -44,6 +44,10 @@ def raising(ctx):
     raise ValueError("at the end")
 
 
+def destroying(ctx):
+    ctx._data = None
+
+
 async def slow_at_first(ctx):
     first = not LOG.exists()
     noted("begun")
@@ -131,6 +135,16 @@ async def test_a_run_whose_context_cannot_be_loaded_is_closed(stage: Stage) -> N
     assert run["context"]["closed"] == f"acme: {run['outcome']['reason']}"
     assert run["context"]["run_id"] == run["_id"]
     assert "profile" not in run["context"]
+
+
+@pytest.mark.parametrize("moment", ["after_chat", "before_chat"])
+async def test_a_package_that_destroys_its_context_ends_its_run_and_nobody_elses(stage: Stage, moment: str) -> None:
+    living(stage, (moment, "destroying"))
+    await stage.start_worker()
+
+    run = await stage.ended((await stage.accept("Living")).run_id)
+
+    assert (run["state"], run["outcome"]["kind"], run["worker_losses"]) == ("failed", "package_error", 0)
 
 
 async def test_a_hook_that_fails_says_so_in_the_record_of_the_run(stage: Stage) -> None:

@@ -45,6 +45,9 @@ READ: dict[str, Any] = {
 }
 
 
+RANDOM = {"workflow_name": "Small", "initial_agent": "A", "orchestration_pattern": "RandomPattern", "max_turns": 7}
+
+
 @pytest.fixture(autouse=True)
 def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("ENVIRONMENT", "UNATTENDED_MAX_ATTEMPTS", "CONTEXT_INCLUDE_SCHEMA", "UNATTENDED_MODELS"):
@@ -409,3 +412,34 @@ async def test_a_folder_beside_the_user_goes_before_a_name(tmp_path: Path, monke
 
     assert report.workflow == "Mine"
     assert report.state is RunState.SUCCEEDED
+
+
+def test_what_is_given_under_a_name_that_the_package_does_not_have_is_noted(tmp_path: Path) -> None:
+    folder = write_package(tmp_path / "Small", handoffs=PAIR)
+    script = {"answers": {"Alice": [{"text": "x"}], "group_manager": []}, **DONE}
+
+    report = run_package(folder, script=script, input={"order": 7}, ui_responses={"ask": {"ok": True}})
+
+    assert report.succeeded
+    assert report.notes == (
+        "input: order reaches nothing: the package takes none",
+        "ui_responses: ask answers nothing: there are none",
+        "script: Alice is no agent: there are A, B, group_manager",
+    )
+
+
+def test_a_misspelt_argument_is_refused(tmp_path: Path) -> None:
+    misspelt: Any = {"scripts": DONE}
+    with pytest.raises(WrongUseError, match="scripts: no such argument; there are script, input"):
+        run_package(write_package(tmp_path / "Small"), **misspelt)
+
+
+def test_a_chat_id_fixes_what_chance_chooses(tmp_path: Path) -> None:
+    agents = [{"name": name, "system_message": "You are."} for name in "ABCD"]
+    folder = package(tmp_path, agents=agents, handoffs=None, orchestrator=RANDOM)
+    script = {"answers": {name: [{"text": f"{name}{turn}"} for turn in range(7)] for name in "ABCD"}}
+
+    spoken = [run_package(folder, script=script, chat_id=chat).speakers for chat in ("one", "one", "two")]
+
+    assert spoken[0] == spoken[1] != spoken[2]
+    assert len(spoken[0]) == 7

@@ -174,8 +174,8 @@ class Terminal(io.StringIO):
         return True
 
 
-def shown_on_a_terminal(monkeypatch: pytest.MonkeyPatch, *, no_color: bool) -> str:
-    monkeypatch.setenv("TERM", "xterm")
+def shown_on_a_terminal(monkeypatch: pytest.MonkeyPatch, *, no_color: bool, term: str = "xterm") -> str:
+    monkeypatch.setenv("TERM", term)
     monkeypatch.setenv("NO_COLOR", "1") if no_color else monkeypatch.delenv("NO_COLOR", raising=False)
     out = Terminal()
     view = LiveView(out, note=lambda _: None, verbose=False)
@@ -190,6 +190,10 @@ def test_a_terminal_has_colours_and_says_who_is_awaited(monkeypatch: pytest.Monk
     assert shown.index("… A") < shown.index("\x1b[2K") < shown.index("1. A → B")
     assert "\x1b[1m1. A" in shown
     assert "[bold]not markup[/bold]" in shown
+
+
+def test_what_a_terminal_cannot_take_away_again_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "… A" not in shown_on_a_terminal(monkeypatch, no_color=True, term="dumb")
 
 
 def test_no_color_is_respected(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,10 +24,10 @@ async def why_not(folder: Path, workflow: str) -> str:
 async def test_a_refused_package_is_named_with_its_first_fault(tmp_path: Path) -> None:
     folder = write_package(tmp_path / "P", tools="- [")
 
-    assert await why_not(tmp_path, "Small") == (
-        "Small is not started: error: tools.yaml: line 2, column 1: did not find expected node content"
-        f" [unreadable]; see `unattended validate {folder}`"
-    )
+    said = await why_not(tmp_path, "Small")
+
+    assert said.startswith("Small is not started: error: tools.yaml: line 2, column 1: did not find expected node")
+    assert said.endswith(f" [unreadable]; see `unattended validate {folder}`")
 
 
 async def test_a_package_that_needs_what_is_not_executed_is_not_built(tmp_path: Path) -> None:

@@ -109,6 +109,13 @@ async def test_several_are_called_in_the_order_of_the_file(tmp_path: Path) -> No
     assert kept.context(1)["trail"] == ["first", "second"]
 
 
+async def test_what_one_makes_of_its_arguments_is_its_own(tmp_path: Path) -> None:
+    sources = [f"def {name}(lines):\n    lines.append('more')\n    return lines\n" for name in ("first", "second")]
+    _, kept = await automatic(tmp_path / "p", *sources, fields={"lines": "any"}, says={"lines": ["one"]}).run()
+
+    assert [(given, told) for _, given, told in calls(kept)] == [({"lines": ["one"]}, '["one", "more"]')] * 2
+
+
 WHOLE = """
 def whole(context_variables):
     reply = context_variables.get("structured_output")
@@ -147,6 +154,9 @@ MATCHES: list[tuple[dict[str, str], Any, str, Any]] = [
     ({"a_b": "int", "aB": "int"}, {"a_b": 1, "aB": 2}, "ab: int", {"ab": 1}),
     ({"verdict": "dict"}, {"verdict": {"refund": True}}, "refund: bool", {"refund": True}),
     ({"verdict": "dict"}, {"verdict": {"refund": True}}, "verdict: dict, refund=None", {"verdict": {"refund": True}}),
+    ({"verdict": "dict", "note": "str"}, {"verdict": {"n": 1}, "note": "x"}, "n, note", {"n": 1, "note": "x"}),
+    ({"verdict": "dict", "note": "str"}, {"verdict": {"note": "in"}, "note": "out"}, "note", {"note": "out"}),
+    ({"a": "dict", "b": "dict"}, {"a": {"n": 1}, "b": {"n": 2}}, "n=0", {}),
     ({"note": "optional_str", "n": "int"}, {"note": None, "n": 1}, "n: int, note: str = 'none'", {"n": 1}),
     ({"note": "optional_str"}, {"note": None}, "note: str | None", {"note": None}),
     ({"x": "int"}, {"x": 1}, "other=None", {}),

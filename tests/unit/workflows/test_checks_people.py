@@ -1,10 +1,13 @@
 """Checks for people: what waits for somebody who is not there."""
 
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.unit.workflows.normal_form import ORCH, H, Said, V, found, messages, package, rules, states, tool, variables
+from tests.unit.workflows.packages import write_tool
 from tests.unit.workflows.test_checks_states import Watches
 from workflows.context.observers.agent_text import AgentText
 from workflows.context.observing import Transition
@@ -68,6 +71,17 @@ def waiting(*transitions: Transition, **parts: Any) -> Package:
 def test_what_waits_for_a_person_is_found(checked: Package, findings: list[Said]) -> None:
     told = [each for each in found(checked) if each[1] not in ("unreachable_agent", "no_way_on")]
     assert told == findings
+
+
+def test_an_answer_may_stand_under_the_name_that_the_tool_asks_for(tmp_path: Path) -> None:
+    file = write_tool(tmp_path, "form.py", "async def form():\n    return await use_ui_tool('Card', {})\n")
+    asks = replace(FORM, file=file)
+
+    answered = waiting(RESPONSE, tools=(asks,), triggers=(answering(Card={"choice": 1}),))
+    other = waiting(RESPONSE, tools=(asks,), triggers=(answering(Card={"other": 1}),))
+
+    assert NEEDS_UI not in found(answered)
+    assert NEEDS_UI in found(other)
 
 
 def test_a_person_has_no_model_that_could_judge() -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import copy
 import json
+import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -15,7 +16,7 @@ from tests.unit.workflows.chats import THREADS, Chat, Kept, built, never
 from tests.unit.workflows.packages import ORCHESTRATOR, load, rule, write_tool
 from workflows.chat.agents import AgentShop, BuiltPackage
 from workflows.chat.conversation import converse
-from workflows.chat.errors import PackageDefect
+from workflows.chat.errors import PackageChanged, PackageDefect
 from workflows.chat.live import Conversation
 from workflows.chat.meter import RunMeter
 from workflows.chat.models import Models
@@ -130,10 +131,12 @@ async def test_an_empty_answer_is_a_transient_fault_of_the_model(tmp_path: Path,
 
     assert (outcome.kind, outcome.transient) == (OutcomeKind.MODEL_ERROR, True)
     assert kept.turns == []
-    assert [(call.status, call.ok) for call in kept.calls] == [("missing", True)]
+    assert [(call.status, call.ok) for call in kept.calls] == [("missing", False)]
 
 
-@pytest.mark.parametrize(("status", "transient"), [(429, True), (503, True), (400, False), (401, False)])
+@pytest.mark.parametrize(
+    ("status", "transient"), [(425, True), (429, True), (503, True), (529, True), (400, False), (401, False)]
+)
 async def test_an_error_of_the_model_says_whether_to_try_again(tmp_path: Path, status: int, transient: bool) -> None:
     error = {"status": status, "retry_after_s": 1}
     outcome, kept = await chat(tmp_path, {"answers": {"A": [{"error": error}]}}).run()
@@ -394,6 +397,22 @@ class Away(Kept):
         raise ConnectionError("the ledger is away")
 
 
+async def test_a_turn_that_cannot_be_kept_says_whose_it_was_and_what_failed_in_it(tmp_path: Path) -> None:
+    write_tool(tmp_path, "t.py", "def t():\n    raise ValueError('no')\n")
+    tools = [{"agent": "A", "file": "t.py", "function": "t"}]
+    answers = {"answers": {"A": [{"tool_calls": [{"name": "t"}]}, {"text": "ok"}]}}
+    conversation = chat(tmp_path, answers, tools=tools).conversation(Kept())
+
+    async def refuse(*_: object) -> None:
+        raise PackageDefect("the context is too large")
+
+    outcome = await converse(conversation, commit=refuse, stopping=never)
+
+    assert outcome.error is not None
+    assert (outcome.reason, outcome.error.agent, outcome.error.turn) == ("the context is too large", "A", 1)
+    assert [each.where for each in conversation.incidents] == ["tool t"]
+
+
 async def test_a_chat_whose_ledger_is_away_stops_before_the_answer_is_used(tmp_path: Path) -> None:
     kept = Away()
 
@@ -424,12 +443,15 @@ async def test_chats_of_one_package_at_once_do_not_mix(tmp_path: Path) -> None:
 
 
 async def test_an_unknown_tool_is_told_to_the_model_and_the_chat_goes_on(tmp_path: Path) -> None:
-    outcome, kept = await chat(
-        tmp_path, {"answers": {"A": [{"tool_calls": [{"name": "nosuch"}]}, {"text": "fine"}]}}
-    ).run()
+    write_tool(tmp_path, "wait.py", WAIT)
+    tools = [{"agent": "A", "file": "wait.py", "function": "wait"}]
+    answers = {"answers": {"A": [{"tool_calls": [{"name": "nosuch"}]}, {"text": "fine"}]}}
+    outcome, kept = await chat(tmp_path, answers, tools=tools).run()
 
     assert outcome.kind is OutcomeKind.COMPLETED
     assert kept.turn(1).text == "fine"
+    [result] = kept.turn(1).events[1]["tool_results"]
+    assert (result["text"], result["failed"]) == ("There is no tool nosuch; there are: wait.", True)
 
 
 async def test_half_a_character_of_a_model_or_a_tool_can_be_kept(tmp_path: Path) -> None:
@@ -463,6 +485,34 @@ def test_a_version_is_built_once_however_many_ask_at_once(tmp_path: Path) -> Non
 
     assert {id(each) for each in asked} == {id(asked[0])}
     assert Path(loads).read_text() == "x"
+
+
+def test_the_modules_of_a_version_that_is_kept_no_longer_are_forgotten(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("workflows.chat.agents.KEPT_VERSIONS", 1)
+    (tmp_path / "answers.yaml").write_text("default: {text: ok}\n")
+    shop = AgentShop(Models({"default": ScriptModel(provider="script", file=tmp_path / "answers.yaml")}, str), THREADS)
+
+    def modules_after(text: str) -> list[str]:
+        write_tool(tmp_path / "p", "t.py", f"def t():\n    return {text!r}\n")
+        shop.build(load(tmp_path / "p", tools=[{"agent": "A", "file": "t.py", "function": "t"}]))
+        files = {name: str(getattr(each, "__file__", "")) for name, each in sys.modules.copy().items()}
+        return [name for name, file in files.items() if file.startswith(str(tmp_path))]
+
+    first, second = modules_after("one"), modules_after("two")
+
+    assert (len(first), len(second)) == (1, 1)
+    assert first != second
+
+
+def test_files_that_changed_after_they_were_read_are_not_built(tmp_path: Path) -> None:
+    write_tool(tmp_path, "t.py", "def t(): ...\n")
+    package = load(tmp_path, tools=[{"agent": "A", "file": "t.py", "function": "t"}])
+    write_tool(tmp_path, "t.py", "def t(): return 2\n")
+
+    with pytest.raises(PackageChanged, match="changed while they were read"):
+        built(package, {}, tmp_path)
 
 
 def test_an_unknown_alias_is_a_defect_that_names_the_known_ones(tmp_path: Path) -> None:

@@ -72,14 +72,14 @@ async def test_model_calls(tmp_path: Path) -> None:
 
 async def test_tool_calls_are_counted_over_all_turns_and_none_beyond_the_limit_is_made(tmp_path: Path) -> None:
     both = {"tool_calls": [CALL["tool_calls"][0], {"name": "step", "arguments": {"name": "x"}}]}
-    answers = {"answers": {"A": [both, {"text": "one"}, both]}, "default": {"text": "ok"}}
+    answers = {"answers": {"A": [both, {"text": "one"}, CALL, {"text": "two"}, CALL]}, "default": {"text": "ok"}}
     chat = guarded(tmp_path, answers, tool=COUNT, limits={"tool_calls": 3}, handoffs=ROUND)
 
     outcome, kept = await chat.run()
 
-    assert "limit of 3 tool calls" in stopped(outcome, OutcomeKind.LOOP_DETECTED, "A", 3)
+    assert "limit of 3 tool calls" in stopped(outcome, OutcomeKind.LOOP_DETECTED, "A", 5)
     assert chat.last is not None
-    assert (chat.last.context["n"], chat.last.counters.tool_calls) == (2, 2)
+    assert (chat.last.context["n"], chat.last.counters.tool_calls) == (3, 3)
     assert kept.checkpoint(2).counters.tool_calls == 2
 
 
@@ -123,6 +123,16 @@ async def test_the_wall_clock(tmp_path: Path, where: str) -> None:
     outcome, _ = await chat.run()
 
     assert "wall-clock limit" in stopped(outcome, OutcomeKind.TIMEOUT, "A", 1)
+
+
+async def test_time_worked_is_kept_and_runs_on_in_the_next_attempt(tmp_path: Path) -> None:
+    slow = guarded(tmp_path, {"default": {"text": "ok", "delay_s": 0.01}}, limits={"max_turns": 2}, handoffs=ROUND)
+    _, kept = await slow.run()
+    _, resumed = await slow.run(kept.up_to(1))
+
+    first, *later = (each.counters.worked_s for each in (kept.checkpoint(1), kept.checkpoint(2), resumed.checkpoint(2)))
+    assert first >= 0.009
+    assert min(later) >= first + 0.009
 
 
 async def test_time_that_is_over_between_two_turns_is_said_of_who_would_be_next(tmp_path: Path) -> None:

@@ -229,7 +229,7 @@ def send(message):
 FAULTS = [
     (STATE, "raise ValueError('no')", "ValueError: no"),
     (STATE, "raise SystemExit(3)", "SystemExit: 3"),
-    (STATE, "import asyncio; raise asyncio.CancelledError", "CancelledError: "),
+    (STATE, "import asyncio; raise asyncio.CancelledError", "it cancelled itself"),
     (STATE, "args[0].system_message = 5", "the system message is of type int, where text is needed"),
     (STATE, "del args[0]._oai_system_message[:]", "the agent has no system message any more"),
     (STATE, "args[1][:] = ['x']", "message 1 is of type str"),

@@ -13,7 +13,7 @@ import pytest
 
 from tests.unit.workflows.test_tool_threads import until
 from workflows.chat.errors import NeedsHuman
-from workflows.chat.invoking import MOST_YIELDED, TimedOutError, invoke
+from workflows.chat.invoking import MOST_YIELDED, RaisedError, TimedOutError, invoke
 from workflows.chat.people import Call, UIToolError
 from workflows.chat.tool_threads import ToolThreads
 from workflows.tools import use_ui_tool
@@ -69,17 +69,17 @@ async def test_what_a_generator_yields_is_a_list() -> None:
     "error", [ValueError("x"), SystemExit(3), KeyboardInterrupt(), GeneratorExit(), asyncio.CancelledError()]
 )
 @pytest.mark.parametrize("kind", ["plain", "async"])
-async def test_whatever_it_raises_is_raised_here_and_ends_no_loop(kind: str, error: BaseException) -> None:
+async def test_whatever_it_raises_is_told_here_and_ends_no_loop(kind: str, error: BaseException) -> None:
     def now() -> None:
         raise error
 
     async def soon() -> None:
         raise error
 
-    with pytest.raises(type(error)) as caught:
+    with pytest.raises(RaisedError) as caught:
         await invoke(now if kind == "plain" else soon, keywords={}, threads=POOL)
 
-    assert caught.value is error
+    assert caught.value.error is error
     task = asyncio.current_task()
     assert task is not None
     assert not task.cancelling()
@@ -87,8 +87,21 @@ async def test_whatever_it_raises_is_raised_here_and_ends_no_loop(kind: str, err
 
 async def test_arguments_that_do_not_fit_are_an_error_like_any_other() -> None:
     for function in (plain, later):
-        with pytest.raises(TypeError):
+        with pytest.raises(RaisedError, match="TypeError: "):
             await call(function, 1, 2, 3)
+
+
+@pytest.mark.parametrize("returns", [True, False])
+async def test_one_that_cancels_its_own_task_does_not_cancel_the_run(returns: bool) -> None:
+    async def cancel() -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        task.cancel()
+        if not returns:
+            await asyncio.Event().wait()
+
+    with pytest.raises(RaisedError, match="it cancelled itself"):
+        await call(cancel)
 
 
 async def test_context_variables_of_the_caller_are_seen_and_stay_as_they_were() -> None:
@@ -125,8 +138,9 @@ async def test_one_that_takes_too_long_is_given_up(kind: str) -> None:
     def around() -> Any:
         return hang()
 
-    with pytest.raises(TimedOutError, match=r"it took longer than 0\.02 s"):
+    with pytest.raises(RaisedError, match=r"^it took longer than 0\.02 s$") as caught:
         await call({"plain": spin, "async": hang}.get(kind, around), timeout_s=0.02)
+    assert isinstance(caught.value.error, TimedOutError)
     await until(ended.is_set)
 
 
@@ -135,7 +149,7 @@ async def test_the_error_of_a_timeout_inside_is_not_ours() -> None:
         async with asyncio.timeout(0):
             await asyncio.Event().wait()
 
-    with pytest.raises(TimeoutError):
+    with pytest.raises(RaisedError, match="TimeoutError: "):
         await call(wait)
 
 
@@ -210,7 +224,7 @@ async def ended(function: Callable[[], Any], by: str) -> None:
     if by == "cancel":
         await function.began.wait()  # type: ignore[attr-defined]  # of a Stubborn
         task.cancel()
-    with pytest.raises(TimedOutError if by == "timeout" else asyncio.CancelledError):
+    with pytest.raises(RaisedError if by == "timeout" else asyncio.CancelledError):
         await task
 
 
@@ -253,10 +267,13 @@ async def test_a_busy_pool_is_told_apart_from_a_slow_function() -> None:
     busy = asyncio.create_task(invoke(release.wait, keywords={}, threads=pool))
     await until(lambda: pool.alive == 1)
 
-    with pytest.raises(TimedOutError, match="could not begin: no thread was free"):
+    with pytest.raises(RaisedError, match="could not begin: no thread was free"):
         await invoke(plain, 1, keywords={}, threads=pool, timeout_s=0.01)
     release.set()
     await busy
+    pool.close()
+    with pytest.raises(RaisedError, match="could not begin: the tool threads are closed"):
+        await invoke(plain, 1, keywords={}, threads=pool)
 
 
 async def ask() -> Any:
@@ -288,7 +305,7 @@ async def test_asking_a_person_who_is_not_there_cannot_be_swallowed(function: Ca
 async def test_one_for_people_waits_when_it_returns_without_having_asked() -> None:
     with pytest.raises(NeedsHuman, match="show waits for a person: nobody"):
         await invoke(plain, 1, keywords={}, threads=POOL, call=Call("show", for_people=True))
-    with pytest.raises(ValueError, match="broken"):
+    with pytest.raises(RaisedError, match="ValueError: broken"):
         await invoke(broken, keywords={}, threads=POOL, call=Call("show", for_people=True))
 
 

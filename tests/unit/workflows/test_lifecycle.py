@@ -12,7 +12,7 @@ import pytest
 from tests.unit.workflows.chats import Chat, Kept, built, never
 from tests.unit.workflows.packages import ORCHESTRATOR, load, rule, write_tool
 from workflows.chat import lifecycle, package_steps
-from workflows.chat.conversation import close, converse
+from workflows.chat.conversation import MAX_EXPLANATION, close, converse
 from workflows.chat.errors import PackageDefect
 from workflows.context.redaction import Redactor
 from workflows.outcome import Outcome, OutcomeKind
@@ -74,6 +74,77 @@ async def test_steps_of_one_moment_are_called_as_they_are_written(tmp_path: Path
     _, kept = await whole.run()
 
     assert kept.context(1)["n"] == "212"
+
+
+async def test_a_turn_takes_its_steps_in_one_order(tmp_path: Path) -> None:
+    noted = "def {0}(*, context_variables: dict, **_):\n    context_variables.setdefault('trail', []).append('{0}')"
+    code = "\n".join(map(noted.format, ("before_agent", "call", "after_agent")))
+    sent = "\ndef sent(sender, message, recipient, silent):\n    sender.context_variables['trail'].append('sent')\n"
+    hook = {"hook_type": "process_message_before_send", "hook_agent": "A", "filename": "steps.py", "function": "sent"}
+    write_tool(tmp_path, "steps.py", code + sent)
+    package = load(
+        tmp_path,
+        tools={
+            "tools": [{"agent": "A", "file": "steps.py", "function": "call", "auto_invoke": True}],
+            "lifecycle_tools": [step(moment) for moment in ("after_agent", "before_agent")],
+        },
+        agents=[{"name": "A", "auto_tool_mode": True}, {"name": "B"}],
+        hooks={"hooks": [hook]},
+        structured_outputs={
+            "models": {"M": {"type": "model", "fields": {"x": {"type": "int"}}}},
+            "registry": {"A": "M"},
+        },
+    )
+    assert not package.refused, package.findings
+
+    _, kept = await Chat(built(package, {"default": {"text": '{"x": 1}'}}, tmp_path)).run()
+
+    assert kept.context(1)["trail"] == ["before_agent", "sent", "call", "after_agent"]
+
+
+LEFT_RUNNING = """
+import asyncio
+from workflows.tools import use_ui_tool
+
+goes_on, left = asyncio.Event(), []
+
+
+async def ask():
+    await goes_on.wait()
+    try:
+        await use_ui_tool("Card")
+    except BaseException:
+        pass
+
+
+async def leave(): left.append(asyncio.create_task(ask()))
+
+
+async def wait(c):
+    goes_on.set()
+    await left[0]
+"""
+
+
+async def test_what_a_tool_left_running_may_still_ask_for_a_person_after_the_answer(tmp_path: Path) -> None:
+    write_tool(tmp_path, "steps.py", LEFT_RUNNING)
+    tools = [{"agent": "A", "file": "steps.py", "function": "leave"}]
+    package = load(tmp_path, tools={"tools": tools, "lifecycle_tools": [step("after_agent", "wait")]})
+    answers = {"answers": {"A": [{"tool_calls": [{"name": "leave"}]}, {"text": "ok"}]}}
+
+    outcome, kept = await Chat(built(package, answers, tmp_path)).run()
+
+    assert (outcome.kind, kept.turns) == (OutcomeKind.NEEDS_HUMAN, [])
+
+
+async def test_what_a_step_is_told_of_a_failure_holds_nothing_hidden(tmp_path: Path) -> None:
+    told = chat(tmp_path, "def tell(c, *, error): c['length'] = len(error)\n", [step("on_fail", "tell")])
+    told.redactor = Redactor(["a-long-secret-value"])
+    conversation = told.conversation(Kept())
+
+    await close(conversation, Outcome(OutcomeKind.MODEL_ERROR, "a-long-secret-value"))
+
+    assert conversation.context["length"] == len("(hidden)")
 
 
 async def test_an_agents_steps_are_those_of_its_turns(tmp_path: Path) -> None:
@@ -353,7 +424,8 @@ async def test_what_steps_write_is_hidden_and_whose_run_it_is_stays(tmp_path: Pa
         assert spoiling.last.context.data == {**FIXED, "said": "it is (hidden)"}, moment
 
 
-async def test_a_prompt_shows_what_a_step_wrote_just_before_and_nothing_hidden(tmp_path: Path) -> None:
+@pytest.mark.parametrize("moment", ["before_chat", "before_agent"])
+async def test_a_prompt_shows_what_a_step_wrote_just_before_and_nothing_hidden(tmp_path: Path, moment: str) -> None:
     code = "def fill(c):\n    c['topic'] = 'ships'\n    c['key'] = 'canary'\n"
     variables = {
         "definitions": {
@@ -367,7 +439,7 @@ async def test_a_prompt_shows_what_a_step_wrote_just_before_and_nothing_hidden(t
         "agents": {"A": ["topic", "key", "length"]},
     }
     answers = {"default": {"text": "ok"}}
-    filling = chat(tmp_path, code, [step("before_agent", "fill")], answers=answers, context_variables=variables)
+    filling = chat(tmp_path, code, [step(moment, "fill")], answers=answers, context_variables=variables)
     filling.suppressed = frozenset({"key"})
     asked: list[Any] = []
     agent = filling.built.agents["A"]
@@ -420,20 +492,28 @@ async def test_what_failed_in_a_turn_that_was_cut_off_is_kept(tmp_path: Path) ->
     assert [each.where for each in cut_off.last.incidents] == ["tool look"]
 
 
-async def test_on_fail_may_explain_the_failure(tmp_path: Path) -> None:
-    code = "def explain(c, *, error): c['why'] = 'No stock. ' + error[:4]\n"
+EXPLAINED = [
+    ("workflow_failed", "'No stock. ' + error[:4]", "No stock. a ru (a rule of A ends the chat as failed)"),
+    ("workflow_failed", "' '", "a rule of A ends the chat as failed"),
+    ("workflow_failed", "'x' * 5000", f"{'x' * MAX_EXPLANATION} (a rule of A ends the chat as failed)"),
+    ("all done", "'No stock.'", "all done"),
+]
+
+
+@pytest.mark.parametrize(("end", "words", "reason"), EXPLAINED)
+async def test_the_package_may_explain_a_failure(tmp_path: Path, end: str, words: str, reason: str) -> None:
     explained = chat(
         tmp_path,
-        code,
-        [step("on_fail", "explain")],
+        f"def explain(c, *, error): c['why'] = {words}\n",
+        [step("after_chat", "explain")],
         orchestrator={**ORCHESTRATOR, "failure_message_key": "why"},
-        handoffs={"handoff_rules": [rule("A", "terminate", termination_reason="workflow_failed")]},
+        handoffs={"handoff_rules": [rule("A", "terminate", termination_reason=end)]},
         context_variables={"definitions": {"why": {"type": "string", "source": {"type": "state"}}}},
     )
 
     outcome, _ = await explained.run_to_its_close()
 
-    assert outcome.reason == "No stock. a ru (a rule of A ends the chat as failed)"
+    assert outcome.reason == reason
 
 
 async def test_a_file_that_cannot_be_loaded_is_a_defect_of_the_package(tmp_path: Path) -> None:

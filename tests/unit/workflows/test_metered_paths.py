@@ -153,8 +153,9 @@ async def test_a_sub_task_that_is_cancelled_is_recorded(tmp_path: Path) -> None:
     assert [(call.number, call.error) for call in kept.calls] == [(1, None), (2, "Cancelled"), (3, "Cancelled")]
 
 
-async def test_what_a_summary_of_the_history_costs_is_recorded(tmp_path: Path) -> None:
-    small, config = chat(tmp_path, [entry("said"), entry("a summary")])
+@pytest.mark.parametrize("limit", [1, 2])
+async def test_a_summary_of_the_history_is_recorded_and_limited(tmp_path: Path, limit: int) -> None:
+    small, config = chat(tmp_path, [entry("said"), entry("a summary")], model_calls=limit)
     knowledge = KnowledgeConfig(
         store=MemoryKnowledgeStore(),
         expose_tool=False,
@@ -164,5 +165,6 @@ async def test_what_a_summary_of_the_history_costs_is_recorded(tmp_path: Path) -
 
     outcome, kept = await spoken_by(Agent("A", config=config, knowledge=knowledge), small).run()
 
-    assert (outcome.kind, kept.turn(1).text) == (OutcomeKind.COMPLETED, "said")
-    assert recorded(kept) == [(1, True, "A", 10), (2, True, "A", 10)]
+    assert outcome.kind is (OutcomeKind.COMPLETED if limit == 2 else OutcomeKind.LOOP_DETECTED)
+    assert [turn.text for turn in kept.turns] == (["said"] if limit == 2 else [])
+    assert recorded(kept) == [(1, True, "A", 10), (2, True, "A", 10)][:limit]

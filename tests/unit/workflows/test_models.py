@@ -167,3 +167,12 @@ async def test_an_answer_that_does_not_end_is_none() -> None:
         await client([], None)  # type: ignore[arg-type]  # it is not looked at
 
     assert caught.value.transient
+
+
+async def test_the_time_limit_of_a_library_is_not_ours() -> None:
+    class Impatient(LLMClient):
+        async def __call__(self, *_: object, **__: object) -> ModelResponse:
+            raise TimeoutError("the library's own")
+
+    with pytest.raises(TimeoutError, match="the library's own"):
+        await PunctualClient(Impatient(), provider="ollama", within_s=60)([], None)  # type: ignore[arg-type]  # as above

@@ -187,12 +187,44 @@ def test_broken_yaml_says_file_line_and_column(tmp_path: Path) -> None:
     assert refused(tmp_path).message.startswith("line 3, column 4: ")
 
 
+@pytest.mark.parametrize(
+    ("text", "advice"),
+    [
+        ("agents:\n\t- name: A\n", "no tabs"),
+        ("agents: [{name: A, system_message: Hello ${x}.}]\n", "in quotes"),
+        ("system_message: Note: be brief\n", "in quotes"),
+        ("system_message: {{x}} is due\n", "in quotes"),
+        ("system_message: @you\n", "in quotes"),
+    ],
+)
+def test_broken_yaml_says_what_to_do(tmp_path: Path, text: str, advice: str) -> None:
+    write_package(tmp_path, agents=text)
+
+    assert advice in refused(tmp_path).message
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [("handoff.yaml", "handoffs"), ("context-variables.json", "context_variables"), ("Tools.YML", "tools")],
+)
+def test_a_file_whose_name_is_misspelt_is_not_left_out_in_silence(tmp_path: Path, name: str, meant: str) -> None:
+    for unrelated in ("data.json", "variables.yaml", "notes.txt"):
+        (tmp_path / unrelated).write_text("{}")
+    (tmp_path / name).write_text("{}")
+
+    (finding,) = load(tmp_path, agents=ALONE).findings
+
+    assert (finding.level, finding.code, finding.file) == ("warning", "unknown_file", name)
+    assert finding.message.endswith(f"did you mean {meant}.yaml?")
+
+
 def test_broken_json_says_file_line_and_column(tmp_path: Path) -> None:
     write_package(tmp_path)
     (tmp_path / "tools.json").write_text('{\n  "tools": [,]\n}')
 
     assert place(tmp_path) == ("unreadable", "tools.json")
     assert refused(tmp_path).message.startswith("line 2, column 13: ")
+    assert "no comma before a closing bracket" in refused(tmp_path).message
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """Package tools in a chat: whatever they do, the model gets one text and the run goes on."""
 
 import asyncio
+import json
 import logging
 from collections.abc import Coroutine
 from pathlib import Path
@@ -9,10 +10,11 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from tests.unit.workflows.chats import THREADS, Chat, Kept, built
+from tests.unit.workflows.chats import Chat, Kept, built
 from tests.unit.workflows.packages import load, write_tool
 from tests.unit.workflows.test_tool_threads import until
 from workflows.chat import turn_client
+from workflows.chat.incidents import MAX_KEPT
 from workflows.chat.live import LiveTurn
 from workflows.chat.package_tools import PackageTool
 from workflows.chat.tool_functions import MAX_RESULT, load_tool_functions
@@ -21,6 +23,7 @@ from workflows.context.redaction import Redactor
 from workflows.outcome import OutcomeKind
 
 if TYPE_CHECKING:
+    from ag2.context import ConversationContext
     from ag2.events import ModelResponse, ToolCallEvent
 
 TWICE = {"answers": {"A": [{"tool_calls": [{"name": "t"}]}, {"text": "went on"}]}}
@@ -50,7 +53,7 @@ def result(kept: Kept) -> str:
         ("raise ValueError('no such order')", "The tool t failed: ValueError: no such order"),
         ("raise SystemExit(3)", "The tool t failed: SystemExit: 3"),
         ("raise KeyboardInterrupt", "The tool t failed: KeyboardInterrupt: "),
-        ("import asyncio; raise asyncio.CancelledError", "The tool t failed: RuntimeError: the tool cancelled itself"),
+        ("import asyncio; raise asyncio.CancelledError", "The tool t failed: it cancelled itself"),
         ("import asyncio; raise asyncio.TimeoutError", "The tool t failed: TimeoutError: "),
         ("raise StopIteration", "The tool t failed: RuntimeError: "),
         ("raise GeneratorExit('over')", "The tool t failed: GeneratorExit: over"),
@@ -73,7 +76,7 @@ async def test_a_run_that_is_closed_inside_a_tool_stays_closed(tmp_path: Path) -
     write_tool(tmp_path, "t.py", "import asyncio\nasync def t(): await asyncio.Event().wait()\n")
     package = load(tmp_path, tools=[{"agent": "A", "file": "t.py", "function": "t"}])
     [function] = load_tool_functions(package, PackageModules(package)).values()
-    tool = PackageTool(function, THREADS)
+    tool = PackageTool(function)
     event = SimpleNamespace(serialized_arguments={})
     live = LiveTurn(Chat(built(package, TWICE, tmp_path)).conversation(Kept()), "A", 1)
     left: list[Coroutine[Any, Any, Any]] = []
@@ -85,6 +88,19 @@ async def test_a_run_that_is_closed_inside_a_tool_stays_closed(tmp_path: Path) -
     await asyncio.create_task(start())
     with pytest.raises(GeneratorExit):
         left[0].throw(GeneratorExit)
+
+
+async def test_a_model_is_told_nothing_hidden_of_a_tool(tmp_path: Path) -> None:
+    write_tool(tmp_path, "t.py", "def t(key: str = 'secret-value'):\n    'Looks up with secret-value.'\n")
+    package = load(tmp_path, tools=[{"agent": "A", "file": "t.py", "function": "t"}])
+    conversation = Chat(built(package, TWICE, tmp_path), redactor=Redactor(["secret-value"])).conversation(Kept())
+    [tool] = conversation.built.agents["A"].tools
+
+    with LiveTurn(conversation, "A", 1).current():
+        [schema] = await tool.schemas(cast("ConversationContext", None))
+
+    assert "secret-value" not in str(schema)
+    assert schema.function.description == "Looks up with (hidden)."
 
 
 async def test_the_traceback_goes_to_the_log(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -188,6 +204,16 @@ async def test_what_went_wrong_stands_in_the_turns_record_without_what_is_hidden
     assert "hunter2" not in kept.saved[0]
 
 
+async def test_a_tool_that_fails_all_the_time_does_not_fill_the_record(tmp_path: Path) -> None:
+    write_tool(tmp_path, "t.py", "def t(n: int): raise ValueError(n)\n")
+    package = load(tmp_path, tools=[{"agent": "A", "file": "t.py", "function": "t"}])
+    calls = [{"name": "t", "arguments": {"n": number}} for number in range(MAX_KEPT + 1)]
+
+    _, kept = await Chat(built(package, {"answers": {"A": [{"tool_calls": calls}, {"text": "ok"}]}}, tmp_path)).run()
+
+    assert len(kept.turn(1).errors) == MAX_KEPT
+
+
 async def test_what_the_run_knows_reaches_a_tool(tmp_path: Path) -> None:
     names = "chat_id, app_id, turn_idempotency_key"
     source = f"def t({names}, **rest): return [{names}, rest['agent_name']]\n"
@@ -201,7 +227,8 @@ async def test_what_the_run_knows_reaches_a_tool(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "sent", ["{", "null", "[1]", "7", '"text"', '{"n": 1', "", '{"n": NaN}', '{"n": 1e999}', "{" * 5000]
+    "sent",
+    ["{", "null", "[1]", "7", '"text"', '{"n": 1', "", '{"n": NaN}', '{"n": 1e999}', "{" * 5000, '{"n": "\ud83d"}'],
 )
 async def test_arguments_of_any_form_are_survived(tmp_path: Path, sent: str, monkeypatch: pytest.MonkeyPatch) -> None:
     write_tool(tmp_path, "t.py", "def t(n: int): raise AssertionError\n")
@@ -210,7 +237,7 @@ async def test_arguments_of_any_form_are_survived(tmp_path: Path, sent: str, mon
 
     def garbled(response: "ModelResponse") -> "ModelResponse":
         for each in response.tool_calls.calls:
-            each.arguments = sent
+            each.arguments, each.id = sent, "half \ud83d"
         return read(response)
 
     monkeypatch.setattr(turn_client, "with_readable_arguments", garbled)
@@ -220,6 +247,7 @@ async def test_arguments_of_any_form_are_survived(tmp_path: Path, sent: str, mon
     assert outcome.kind is OutcomeKind.COMPLETED
     assert result(kept).startswith("The arguments do not fit: n: ")
     assert kept.turn(1).text == "went on"
+    json.dumps(kept.turn(1).as_document(), ensure_ascii=False).encode()
 
 
 @pytest.mark.parametrize("arguments", [{"n": "many"}, {}, {"n": 1, "context_variables": {"app_id": "globex"}}])

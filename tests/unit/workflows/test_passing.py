@@ -5,8 +5,9 @@ from typing import Annotated, Any, Optional
 
 import pytest
 
+from workflows.chat.context_parameters import CONTEXT
 from workflows.chat.errors import PackageDefect
-from workflows.chat.passing import CONTEXT, by_name, by_position
+from workflows.chat.passing import by_name, by_position
 from workflows.context.context_variables import ContextVariables
 
 NAMES = (CONTEXT, "app_id", "error")
@@ -60,7 +61,22 @@ def postponed(app_id: str, store: "dict[str, Any] | ContextVariables") -> Any:
     return store, app_id
 
 
-@pytest.mark.parametrize("function", [annotated, optional, described, postponed])
+Store = ContextVariables
+
+
+def renamed(app_id: str, store: "Store | None" = None) -> Any:
+    return store, app_id
+
+
+def stood_in(app_id: str, store: type("ContextVariables", (), {})) -> Any:  # type: ignore[valid-type]  # as where an import fails
+    return store, app_id
+
+
+def half_known(app_id: str, store: "ContextVariables | Unknown") -> Any:  # type: ignore[name-defined]  # noqa: F821 -- as for type checkers only
+    return store, app_id
+
+
+@pytest.mark.parametrize("function", [annotated, optional, described, postponed, renamed, stood_in, half_known])
 def test_a_parameter_annotated_as_the_context_is_the_context(function: Callable[..., Any]) -> None:
     positional, keywords = by_name(function, NAMES).of(OFFERED)
 

@@ -36,6 +36,13 @@ def explained(error: Exception) -> ModelError:
     return model_error
 
 
+def nested(levels: int) -> Any:
+    body: Any = "no such model"
+    for _ in range(levels):
+        body = {"error": [body]}
+    return body
+
+
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 413, 422])
 def test_a_refusal_is_final(status: int) -> None:
     error = explained(answered(status))
@@ -64,6 +71,7 @@ def test_what_passes_is_worth_another_attempt(status: int) -> None:
         (None, ""),
         (5, ""),
         ([], ""),
+        (nested(5_000), ""),
         ("x" * 5000, "x" * (MAX_WORDS - 1) + "…"),
     ],
 )

@@ -231,19 +231,22 @@ def test_a_lifecycle_tool_has_a_moment(tmp_path: Path, written: str, known: str)
     assert findings == ()
 
 
+FOR_A = {"trigger": "before_agent", "agent": "A"}
+
+
 @pytest.mark.parametrize(
     "body",
     [
-        {"lifecycle_tools": [moment(agent="A", description="x", id="x", kind="y", auto_invoke=True, ui={"a": 1})]},
-        {"lifecycle_tools": {"A": [{"path": "workflows.P.tools.greet.greet", "trigger": "before_chat"}]}},
-        {"lifecycle_tools": {"before_chat": [{"path": "workflows.P.tools.greet.greet", "agent": "A"}]}},
+        {"lifecycle_tools": [moment(**FOR_A, description="x", id="x", kind="y", auto_invoke=True, ui={"a": None})]},
+        {"lifecycle_tools": {"A": [{"path": "workflows.P.tools.greet.greet", "trigger": "before_agent"}]}},
+        {"lifecycle_tools": {"before_agent": [{"path": "workflows.P.tools.greet.greet", "agent": "A"}]}},
     ],
 )
 def test_every_form_of_a_lifecycle_tool_is_the_same(tmp_path: Path, body: Any) -> None:
     _, found, findings = read(tmp_path, body)
 
     assert findings == ()
-    assert found == (LifecycleTool("before_chat", "A", tmp_path / "P" / "tools" / "greet.py", "greet"),)
+    assert found == (LifecycleTool("before_agent", "A", tmp_path / "P" / "tools" / "greet.py", "greet"),)
 
 
 @pytest.mark.parametrize("agent", ["all", "ALL_AGENTS", None, ""])
@@ -254,12 +257,15 @@ def test_a_lifecycle_tool_without_an_agent_is_for_all(tmp_path: Path, agent: Any
 LIFE = "lifecycle_tools[0]"
 LIFECYCLE_FAULTS: list[tuple[dict[str, Any], Said]] = [
     (moment(trigger=None), [("error", "missing_field", f"{LIFE}.trigger")]),
+    (moment(agent="A"), [("warning", "not_executed", f"{LIFE}.agent")]),
     (moment(trigger="at_noon"), [("error", "wrong_value", f"{LIFE}.trigger")]),
     (moment(agent="C"), [("error", "unknown_agent", f"{LIFE}.agent")]),
     (moment(file="no.py"), [("error", "missing_tool_file", f"{LIFE}.file")]),
     (moment(function="no"), [("error", "missing_tool_function", f"{LIFE}.function")]),
     (moment(tool_type="Magic"), [("error", "wrong_value", f"{LIFE}.tool_type")]),
-    (moment(tool_type="UI_Surface"), [("warning", "ui_tool_headless", f"{LIFE}.tool_type")]),
+    (moment(auto_invoke=False), [("warning", "not_executed", f"{LIFE}.auto_invoke")]),
+    (moment(ui={"component": "Card", "mode": None}), [("warning", "not_executed", f"{LIFE}.ui")]),
+    (moment(tool_type="UI_Surface", ui={"component": "Card"}), [("warning", "ui_tool_headless", f"{LIFE}.tool_type")]),
     (moment(retries=3), [("warning", "not_executed", f"{LIFE}.retries")]),
 ]
 

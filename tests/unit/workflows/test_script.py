@@ -14,6 +14,7 @@ from workflows.outcome import OutcomeKind
 
 TOOL = {"tool_calls": [{"name": "note"}]}
 ERROR = {"error": {"status": 429}}
+EMPTY: Any = {"text": " ", "tool_calls": []}
 ONE, TWO, DEFAULT = {"text": "one"}, {"text": "two"}, {"text": "default"}
 
 
@@ -33,6 +34,9 @@ def script(*entries: Any, default: Any = None) -> Script:
         ([ONE, ERROR, TWO], 1, 0, ERROR),
         ([ONE, ERROR, TWO], 1, 1, TWO),
         ([ONE, ERROR, TWO], 0, 1, ONE),  # the turn failed half-way and begins again
+        ([EMPTY, ONE], 0, 0, EMPTY),
+        ([EMPTY, ONE], 0, 1, ONE),  # as an error is
+        ([{"text": "", "tool_calls": [{"name": "note"}]}, TWO], 1, 0, TWO),
         ([ONE, TWO], 0, 3, ONE),  # failures that no entry asked for
         ([], 0, 0, DEFAULT),
     ],
@@ -105,19 +109,31 @@ async def test_an_answer_waits_for_its_delay(tmp_path: Path) -> None:
         ("[]", "write answers:"),
         ("answers: []", "write answers:"),
         ("answers: {A: {text: x}}", "write answers:"),
-        ("answers: {A: [x]}", "answers.A[0]: "),
+        ("answers: {A: [x]}", "answers.A[0]: must be a mapping"),
         ("answers: {A: [{text: x}, {}]}", "answers.A[1] says nothing"),
         ("answers: {A: [{text: null}]}", "answers.A[0] says nothing"),
-        ("answers: {A: [{txt: x}]}", "answers.A[0].txt: "),
+        (
+            "answers: {A: [{txt: x}]}",
+            "answers.A[0].txt: means nothing here; its fields are text, tool_calls, usage, delay_s, error",
+        ),
         ("answers: {A: [{text: {a: b}}]}", "answers.A[0].text"),
+        ("answers: {A: [{text: NO}]}", "put it in quotes"),
+        ("answer: {A: [{text: x}]}", "answer means nothing here"),
         ("answers: {A: [{tool_calls: {name: x}}]}", "answers.A[0].tool_calls: "),
-        ("answers: {A: [{tool_calls: [{arguments: {}}]}]}", "answers.A[0].tool_calls.0.name: "),
-        ("answers: {A: [{tool_calls: [{name: x, arguments: '{}'}]}]}", "answers.A[0].tool_calls.0.arguments: "),
+        ("answers: {A: [{tool_calls: [{arguments: {}}]}]}", "answers.A[0].tool_calls[0].name: "),
+        (
+            "answers: {A: [{tool_calls: [{name: x, arguments: '{}'}]}]}",
+            "answers.A[0].tool_calls[0].arguments: must be a mapping",
+        ),
         ("answers: {A: [{text: x, usage: {inptu: 5}}]}", "answers.A[0].usage.inptu: "),
         ("answers: {A: [{text: x, usage: {input: -5}}]}", "answers.A[0].usage.input: "),
         ("answers: {A: [{text: x, delay_s: soon}]}", "answers.A[0].delay_s: "),
         ("answers: {A: [{text: x, delay_s: .nan}]}", "answers.A[0].delay_s: "),
-        ("answers: {A: [{error: {status: bad}}]}", "answers.A[0].error"),
+        ("answers: {A: [{error: {status: bad}}]}", "answers.A[0].error.status: "),
+        (
+            "answers: {A: [{text: x, tool_calls: [{name: x, args: {}}]}]}",
+            "args: means nothing here; its fields are name,",
+        ),
         ("default: {}", "default says nothing"),
         ("answers: [", "line 2"),
     ],
@@ -135,3 +151,16 @@ def test_a_bad_file_is_a_defect_that_names_the_place(tmp_path: Path, text: str, 
 def test_an_absent_file_is_a_defect(tmp_path: Path) -> None:
     with pytest.raises(PackageDefect, match="cannot be read"):
         read_script(tmp_path / "absent.yaml")
+
+
+async def test_numbers_in_quotes_are_numbers(tmp_path: Path) -> None:
+    """A script may come from a program that writes everything as text."""
+    error = {"status": "529", "retry_after_s": "7"}
+    answers = {"A": [{"error": error}, {"text": 5, "usage": {"input": "12"}, "delay_s": "0"}]}
+    chat = Chat(built(load(tmp_path), {"answers": answers}, tmp_path))
+
+    first, _ = await chat.run()
+    _, kept = await chat.run(failed={"A": 1})
+
+    assert (first.transient, first.retry_after_s) == (True, 7)
+    assert (kept.turn(1).text, kept.calls[0].tokens.input) == ("5", 12)

@@ -1,5 +1,6 @@
 """Speakers: whom each pattern chooses where no rule applies."""
 
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ from tests.unit.workflows.chats import Chat, Kept, built
 from tests.unit.workflows.packages import ORCHESTRATOR, load, rule
 from workflows.chat.manager import MAX_CONVERSATION, MAX_TEXT, named
 from workflows.chat.script import ScriptClient
+from workflows.context.redaction import Redactor
 from workflows.outcome import Outcome, OutcomeKind
 from workflows.package.models import USER
 
@@ -93,12 +95,14 @@ async def test_chance_is_that_of_the_chat_and_never_the_same_twice(tmp_path: Pat
 
     assert outcome.kind is MAX_TURNS
     assert set(kept.speakers) == set("ABC")
-    assert all(one != other for one, other in zip(kept.speakers, kept.speakers[1:], strict=False))
     for number in (1, 6, 11):
         _, resumed = await playing.run(kept.up_to(number))
         assert resumed.speakers == kept.speakers
     playing.context = {"app_id": "globex", "chat_id": "run_1"}
-    assert (await playing.run())[1].speakers != kept.speakers
+    _, of_another = await playing.run()
+    assert of_another.speakers != kept.speakers
+    for each in (kept, of_another):
+        assert all(one != other for one, other in pairwise(each.speakers))
 
 
 async def auto(folder: Path, *texts: str, **parts: Any) -> tuple[Outcome, Kept]:
@@ -130,7 +134,7 @@ async def test_an_answer_that_names_nobody_is_asked_for_once_more(tmp_path: Path
     assert (outcome.kind, "".join(kept.speakers)) == (COMPLETED, "AB")
 
 
-@pytest.mark.parametrize("text", ["nobody", "user", "B or C", "{}", " "])
+@pytest.mark.parametrize("text", ["nobody", "user", "B or C", "{}", "?"])
 async def test_a_manager_that_names_nobody_twice_ends_the_run(tmp_path: Path, text: str) -> None:
     outcome, kept = await auto(tmp_path, text, text)
 
@@ -171,6 +175,16 @@ async def test_what_the_manager_is_shown(tmp_path: Path, asked: list[tuple[str, 
     assert len(first) < 5_000
     assert second.index("[A]: aaa") < second.index("[B]: what B says")
     assert second.endswith("B has spoken last. Who speaks next?")
+
+
+async def test_a_manager_is_shown_nothing_hidden(tmp_path: Path, asked: list[tuple[str, str, Any]]) -> None:
+    made = chat(tmp_path, "AutoPattern", answers=managed("terminate"))
+    made.opening, made.redactor = "the secret-value", Redactor(["secret-value", "knows B"])
+    await made.run()
+
+    _, (prompt, question, _) = asked
+    assert "the (hidden)" in question
+    assert "- B: (hidden)" in prompt
 
 
 async def test_a_manager_is_shown_the_newest_of_a_long_chat_and_no_silent_turn(

@@ -43,6 +43,8 @@ WRAPPED = [
     f"\n  {GOOD}\n",
     f"```json\n{GOOD}\n```",
     f"```\n{GOOD}\n```",
+    f"```json\r\n{GOOD}\r\n```\r\n",
+    f"Not ```this```, but\n  ```json \n{GOOD}\n  ``` \n```text\nand so on",
     f"Here it is:\n\n```json\n{GOOD}\n```\nI hope it helps.",
     f"Here it is: {GOOD} I hope it helps.",
     f"Given the {{facts}}, I say {GOOD}",
@@ -147,9 +149,9 @@ async def test_a_chat_goes_on_from_the_checkpoint_after_a_repaired_answer(tmp_pa
     assert [turn.text for turn in kept.turns] == [GOOD, '{"refund": false, "why": "late"}']
 
 
-def test_a_text_of_braces_is_soon_given_up() -> None:
+def test_a_text_of_braces_or_of_fences_is_soon_given_up() -> None:
     answer = named({"M": fields(a=Scalar("int"))}, "M")
-    for text in ("{" * 200_000, '{"a":' * 100_000, '{"a": {' * MOST_TRIED + '} {"a": 1}'):
+    for text in ("{" * 200_000, "```json\n" * 100_000, '{"a":' * 100_000, '{"a": {' * MOST_TRIED + '} {"a": 1}'):
         with pytest.raises(Unfit):
             read_answer(answer, text)
 

@@ -10,7 +10,7 @@ import pytest
 from tests.unit.workflows.chats import THREADS
 from tests.unit.workflows.packages import load, write_tool
 from workflows.chat.errors import PackageDefect
-from workflows.chat.invoking import TOOL_TIMEOUT_S, TimedOutError
+from workflows.chat.invoking import TOOL_TIMEOUT_S, RaisedError
 from workflows.chat.tool_functions import ToolFunction, ToolRefused, load_tool_functions
 from workflows.chat.tool_modules import PackageModules
 from workflows.context.context_variables import ContextVariables
@@ -199,7 +199,7 @@ async def test_a_plain_function_around_an_async_one_is_awaited(tmp_path: Path) -
 
 
 async def test_stop_iteration_leaves_a_synchronous_tool_as_an_error(tmp_path: Path) -> None:
-    with pytest.raises(RuntimeError, match="StopIteration"):
+    with pytest.raises(RaisedError, match="StopIteration"):
         await call(function(tmp_path, "def t(): return next(iter([]))\n"))
 
 
@@ -402,6 +402,6 @@ async def test_limits_and_descriptions_of_a_field_reach_the_model(tmp_path: Path
 async def test_a_tool_has_the_time_that_its_entry_gives_it(tmp_path: Path) -> None:
     tool = function(tmp_path, "import time\ndef t(): time.sleep(0.2)\n", timeout_s=0.01)
 
-    with pytest.raises(TimedOutError, match=r"longer than 0\.01 s"):
+    with pytest.raises(RaisedError, match=r"longer than 0\.01 s"):
         await call(tool)
     assert function(tmp_path / "b", "def t(): ...\n").timeout_s == TOOL_TIMEOUT_S

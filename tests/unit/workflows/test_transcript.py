@@ -20,7 +20,8 @@ from hypothesis import strategies as st
 
 from workflows.chat.incidents import Incident
 from workflows.chat.messages import GO_ON, as_history, messages_for
-from workflows.chat.transcript import Turn, recorded, storable
+from workflows.chat.transcript import Turn, recorded
+from workflows.context.storable_values import storable
 
 CALL = ToolCallEvent(id="c1", name="read", arguments='{"region": "eu"}')
 EVENTS: list[BaseEvent] = [

@@ -18,6 +18,7 @@ from ag2.exceptions import AG2Error
 from workflows.chat.errors import ModelError
 
 MAX_WORDS = 300
+DEEPEST_WORDS = 8  # a body may be nested without end
 MAX_RETRY_AFTER_S = 3600.0
 _TRANSIENT = frozenset({408, 409, 425, 429})
 _NUMBER = re.compile(r"[0-9]{1,9}(\.[0-9]{0,9})?")
@@ -39,9 +40,14 @@ def refused(provider: str, status: object, body: Any, headers: Mapping[str, str]
     said = f"{provider} answered {status}" if status >= 400 else f"{provider} broke off its answer"
     return ModelError(
         f"{said}: {words}" if words else said,
-        transient=status in _TRANSIENT or status >= 500 or status < 400,
+        transient=is_transient(status),
         retry_after_s=retry_after_s(headers, body, now=datetime.now(UTC)),
     )
+
+
+def is_transient(status: int) -> bool:
+    """Below 400: a good answer that brought an error later."""
+    return status in _TRANSIENT or status >= 500 or status < 400
 
 
 def explain_transport(provider: str, error: BaseException) -> ModelError | None:
@@ -73,11 +79,11 @@ def cut_off(provider: str) -> ModelError:
 
 def server_words(body: Any) -> str:
     """The message in an error's body, in one line; nothing of a body that is not the API's own, such as a page."""
-    for name in ("error", "message", "detail"):
-        if isinstance(body, Mapping) and body.get(name):
-            return server_words(body[name])
-    if isinstance(body, list) and body:
-        return server_words(body[0])
+    for _ in range(DEEPEST_WORDS):
+        if isinstance(body, list) and body:
+            body = body[0]
+        elif isinstance(body, Mapping):
+            body = next((body[name] for name in ("error", "message", "detail") if body.get(name)), None)
     if not isinstance(body, str) or body.lstrip().startswith("<"):
         return ""
     words = " ".join(body[: MAX_WORDS * 4].split())

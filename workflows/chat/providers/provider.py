@@ -51,9 +51,11 @@ class PunctualClient(LLMClient):
         self, messages: Sequence[BaseEvent], context: ConversationContext, **request: Any
     ) -> ModelResponse:
         try:
-            async with asyncio.timeout(self._within_s):
+            async with asyncio.timeout(self._within_s) as limit:
                 return await self._inner(messages, context, **request)
         except TimeoutError:
+            if not limit.expired():
+                raise  # of the library, which knows what it waited for
             message = f"{self._provider} gave no whole answer within {self._within_s:g} s"
             raise ModelError(message, transient=True) from None
 

@@ -15,6 +15,7 @@ from workflows.package.checks.known import (
 )
 from workflows.package.findings import Findings
 from workflows.package.models import USER, Package, Variable
+from workflows.package.reading.parsed_code import read_code
 from workflows.package.sources import StateSource
 
 _UI_RESPONSE = "ui_response"
@@ -94,11 +95,14 @@ def _waits(variable: Variable, package: Package) -> bool:
     """Unless whatever starts a run also answers."""
     asked = [each for each in _triggers(variable) if each.type == _UI_RESPONSE]
     answers = [spec.ui_responses for spec in package.triggers]
-    return any(not answers or any(not _is_answered(each, given) for given in answers) for each in asked)
+    return any(not answers or any(not _is_answered(each, given, package) for given in answers) for each in asked)
 
 
-def _is_answered(trigger: Trigger, answers: Mapping[str, Mapping[str, Any]]) -> bool:
-    return getattr(trigger, "response_key", None) in answers.get(getattr(trigger, "tool", ""), {})
+def _is_answered(trigger: Trigger, answers: Mapping[str, Mapping[str, Any]], package: Package) -> bool:
+    """Under the name of the tool, or under the one that its file asks for."""
+    tool = getattr(trigger, "tool", "")
+    asked = (read_code(each.file).ui_tools for each in package.tools if each.function == tool)
+    return any(getattr(trigger, "response_key", None) in answers.get(name, {}) for name in {tool}.union(*asked))
 
 
 def _only_responses(variable: Variable) -> bool:

@@ -10,8 +10,7 @@ from workflows.package.trigger_specs import FormSpec, TriggerSpec
 
 
 def check_triggers(package: Package, findings: Findings) -> None:
-    accepted = set(package.orchestrator.inputs)
-    accepted |= {name for name, variable in package.variables.items() if variable.kind == "runtime"}
+    accepted = accepted_inputs(package)
     required = _required(package)
     file = triggers_file(package)
     for spec in package.triggers:
@@ -30,7 +29,7 @@ def check_triggers(package: Package, findings: Findings) -> None:
                 f"{spec.name} never supplies {listed(missing)}, which every run needs: its runs fail; add to `input`"
             )
             findings.add("warning", "missing_input", file, place, message)
-        for name in sorted(spec.ui_responses.keys() - _asking(package)) if spec.ui_responses else ():
+        for name in sorted(spec.ui_responses.keys() - names_that_ask(package)) if spec.ui_responses else ():
             message = (
                 f"{spec.name} answers for {name}, which is no tool of the package, and none asks for a person under"
                 " this name: it answers nothing; name the tool's function, or what use_ui_tool is called with"
@@ -38,7 +37,13 @@ def check_triggers(package: Package, findings: Findings) -> None:
             findings.add("warning", "unknown_tool", file, f"{place}.ui_responses", message)
 
 
-def _asking(package: Package) -> set[str]:
+def accepted_inputs(package: Package) -> set[str]:
+    """What a payload may have in it; nothing else of it reaches a prompt or a query."""
+    runtime = {name for name, variable in package.variables.items() if variable.kind == "runtime"}
+    return runtime.union(package.orchestrator.inputs)
+
+
+def names_that_ask(package: Package) -> set[str]:
     """Functions, and what their files ask for; what a file that they import asks for is not looked at."""
     parts: list[Tool | LifecycleTool | Hook] = [*package.tools, *package.lifecycle_tools, *package.hooks]
     asked = (read_code(file).ui_tools for file in dict.fromkeys(each.file for each in parts))

@@ -11,6 +11,9 @@ from workflows.package.findings import Finding, PackageError
 from workflows.package.raw.yaml_events import MAX_DEPTH, MAX_NODES, Document, Note, read_yaml
 
 MAX_FILE_BYTES = 5 * 1024 * 1024
+_JSON_HINT = "JSON has double quotes only, no comments, and no comma before a closing bracket"
+_YAML_HINT = "look at the indentation, and put text in quotes that begins with a sign or has a colon, { or [ in it"
+_TAB_HINT = "indent with spaces: YAML takes no tabs"
 
 
 class UnreadableError(Exception):
@@ -40,9 +43,9 @@ def parse(text: str, *, is_json: bool) -> Document:
     try:
         return _parse_json(text) if is_json and text.strip() else read_yaml(text)
     except json.JSONDecodeError as error:
-        raise UnreadableError(error.msg, error.lineno, error.colno) from None
+        raise UnreadableError(f"{error.msg}; {_JSON_HINT}", error.lineno, error.colno) from None
     except yaml.YAMLError as error:
-        raise _yaml_problem(error) from None
+        raise _yaml_problem(error, text) from None
     except RecursionError:
         raise UnreadableError("is nested too deeply") from None
     except ValueError as error:  # a number of 5 000 digits
@@ -99,9 +102,12 @@ def _check_bounds(data: Any) -> None:
     raise UnreadableError("is nested too deeply")
 
 
-def _yaml_problem(error: yaml.YAMLError) -> UnreadableError:
+def _yaml_problem(error: yaml.YAMLError, text: str) -> UnreadableError:
     mark = getattr(error, "problem_mark", None)
     problem = " ".join(str(getattr(error, "problem", None) or error).split())
+    if mark and isinstance(error, yaml.scanner.ScannerError | yaml.parser.ParserError):
+        line = "".join(text.splitlines()[mark.line : mark.line + 1])
+        problem += f"; {_TAB_HINT if line[mark.column :].startswith(chr(9)) else _YAML_HINT}"
     return UnreadableError(problem, mark.line + 1, mark.column + 1) if mark else UnreadableError(problem)
 
 

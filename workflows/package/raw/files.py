@@ -1,5 +1,6 @@
 """Package files: finds them, reads each on its own, unwraps what authors wrap."""
 
+import difflib
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -30,6 +31,8 @@ SUFFIXES = (".yaml", ".yml", ".json")
 SHARED = "_shared"  # beside a package; the one place outside of it that its tools may come from
 # Beside packages and never one, whatever lies in them.
 _NO_PACKAGES = frozenset({SHARED, "_pack", "__pycache__"})
+
+_NEARLY_A_NAME = 0.8  # of two names that differ in a letter; `variables` is none of `context_variables`
 
 ABOUT_THE_FILE = ("schema_version", "version", "description", "$schema")
 # A bare list is the list that its file is named after.
@@ -91,7 +94,20 @@ def read_package_files(folder: Path, findings: Findings) -> dict[str, PackageFil
     if screens is not None and screens.readable and _says_something(screens.body):
         message = "describes a user interface; there is none here, and nothing of it is used"
         findings.add("info", "ui_only", screens.name, "", message)
+    _tell_of_misspelt_files(folder, findings)
     return files
+
+
+def _tell_of_misspelt_files(folder: Path, findings: Findings) -> None:
+    """What is not named as we name it is left out, and the package looks whole without it."""
+    for path in sorted(each for each in folder.iterdir() if each.suffix.lower() in SUFFIXES):
+        if path.suffix in SUFFIXES and path.stem in (*STEMS, SCREENS):
+            continue
+        word = path.stem.lower().replace("-", "_").replace(" ", "_")
+        near = difflib.get_close_matches(word, STEMS, n=1, cutoff=_NEARLY_A_NAME)
+        if near:
+            message = f"is no file of a package, so nothing of it is used; did you mean {near[0]}.yaml?"
+            findings.add("warning", "unknown_file", path.name, "", message)
 
 
 def read_task_batches(folder: Path, findings: Findings) -> PackageFile | None:

@@ -135,7 +135,7 @@ class _Reader:
     def _key(self, value: _Value, parent: _Open, event: Any) -> Any:
         key = value.value
         if isinstance(key, list | dict):
-            raise _problem("a key must be plain text", event)
+            raise _problem("a key must be plain text; put text in quotes that begins with { or [", event)
         if value.written is not None:
             key = value.written
             message = f"the key {key} means {_spoken(value.value)} in YAML; it is read as text: put it in quotes"

@@ -55,7 +55,8 @@ class PackageCode:
             section.error("wrong_value", field, "is not the name of a file")
             return None
         searched = " or ".join(f"{folder}/" for folder in self._folders if folder)
-        section.error(f"missing_{self._kind}_file", field, f"{name} is not in the package, nor in its {searched}")
+        message = f"{name} is not in the package, nor in its {searched}; add it there, or correct the name"
+        section.error(f"missing_{self._kind}_file", field, message)
         return None
 
     def _allowed(self, file: Path) -> bool:

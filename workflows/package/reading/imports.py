@@ -7,7 +7,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from workflows.package.reading.neighbours import find_neighbour, find_relative, is_installed, packages_above
+from workflows.package.reading.neighbours import (
+    can_be_found,
+    find_neighbour,
+    find_relative,
+    is_installed,
+    packages_above,
+)
 from workflows.package.reading.parsed_code import Code, Import
 from workflows.package.reading.section import Section
 
@@ -18,6 +24,7 @@ _MOST_FILES = 500  # of a tool
 Read = Callable[[Path], Code]
 _FOREIGN = "of another runtime: take the import out; ContextVariables and use_ui_tool are in workflows.tools"
 _MISSING = "which is not there: add the file, or correct the name, or use an import statement instead of a call"
+_NOT_INSTALLED = ", which is neither a file of the package nor installed here: add the file, or install it"
 _AMBIGUOUS = "by a name that is a file of the package and an installed module: the installed one is taken; for the file"
 
 
@@ -53,7 +60,7 @@ def report_imports(section: Section, field: str, file: Path, *, root: Path, read
 
 def _look(file: Path, root: Path, read: Read, *, at_load: bool) -> _Faults:
     code = read(file)
-    found = _Faults({"foreign_import": [], "missing_module": [], "ambiguous_import": []}, {})
+    found = _Faults({"foreign_import": [], "missing_module": [], "not_installed": [], "ambiguous_import": []}, {})
     for each in code.imports[:_MOST_IMPORTS]:
         one = Import(each.module, each.at_load and at_load, each.called)
         fault, neighbour = _judge(one, file, root, lenient=code.extends_path)
@@ -73,12 +80,21 @@ def _judge(one: Import, file: Path, root: Path, *, lenient: bool) -> tuple[str |
         return None if there else "missing_module", found.file if found is not None else None
     found = find_neighbour(one.module, file, root)
     if found is None:
-        return "foreign_import" if one.is_foreign else "missing_module" if one.is_missing_here else None, None
+        return _unfound(one, lenient=lenient), None
     if is_installed(one.module, root):
         return "ambiguous_import" if found.exists else None, None
     if one.called and not lenient:
         return "missing_module", None
     return None if found.exists or lenient else "missing_module", found.file
+
+
+def _unfound(one: Import, *, lenient: bool) -> str | None:
+    """What is wrong with a name that nothing of the package has. Who may do without a module is not told of it."""
+    if one.is_foreign:
+        return "foreign_import"
+    if one.is_missing_here:
+        return "missing_module"
+    return "not_installed" if one.at_load and not lenient and not can_be_found(one.module) else None
 
 
 def _may_be_defined_above(one: Import, file: Path) -> bool:
@@ -96,6 +112,9 @@ def _report(section: Section, field: str, file: Path, faults: dict[str, list[Imp
                 section.blocks(code, field, f"{message}; it cannot be loaded")
             else:
                 section.warning(code, field, f"{message}; it fails when it is called")
+    for named, _ in _named(faults["not_installed"]):
+        message = f"{file.name} imports {named}{_NOT_INSTALLED} where the workers run; its runs fail without it"
+        section.warning("not_installed", field, message)
     for named, _ in _named(faults["ambiguous_import"]):
         message = f"{file.name} imports {named} {_AMBIGUOUS} write from .{named.partition(',')[0]} import …"
         section.warning("ambiguous_import", field, message)

@@ -1,5 +1,6 @@
 """Reads lifecycle tools: functions that are called at moments of a run or of an agent's turn."""
 
+from collections.abc import Mapping
 from typing import get_args
 
 from workflows.package.models import LifecycleTool, Moment
@@ -16,6 +17,7 @@ _MOMENTS: dict[str, Moment] = {moment: moment for moment in get_args(Moment)} | 
     "workflow_start": "on_start",
     "workflow_end": "on_complete",
 }
+_AROUND_A_TURN: tuple[Moment, ...] = ("before_agent", "after_agent")
 _KINDS = {"lifecycletool", "agenttool", "uitool", "uisurface"}
 
 
@@ -30,10 +32,12 @@ def _lifecycle_tool(
     """`owner`: the older form groups them by agent; some group them by the moment."""
     moment = _moment(section, owner)
     agent = _agent(section, None if owner in _MOMENTS else owner, agents)
+    if agent is not None and section.get("agent") and moment is not None and moment not in _AROUND_A_TURN:
+        section.ignored("agent", f"{moment} belongs to no agent's turn; leave it out")
     found = tool_code(section, code)
     _report_kind(section)
-    section.get("description", "id", "kind", "name", "tool_id", "ui")
-    section.get("auto_invoke", "auto_tool_call")  # what a lifecycle tool always is
+    _report_not_executed(section)
+    section.get("description", "id", "kind", "name", "tool_id")
     section.report_rest()
     if moment is None or found is None:
         return None
@@ -57,10 +61,28 @@ def _agent(section: Section, owner: str | None, agents: frozenset[str]) -> str |
     return name if known_agent(section, "agent", name, agents) else None
 
 
+def _report_not_executed(section: Section) -> None:
+    """Generators write `ui: {component: null, mode: null}` to every entry, which says nothing."""
+    ui = section.get("ui")
+    says_something = any(each is not None for each in ui.values()) if isinstance(ui, Mapping) else ui is not None
+    if says_something and not _is_for_people(section):
+        section.ignored("ui", "is for a tool of a user interface, and this is none; leave it out")
+    for field in ("auto_invoke", "auto_tool_call"):
+        if section.get(field) is not None and not section.flag(field):
+            section.ignored(field, "a lifecycle tool is always called at its moment; remove it if it must not be")
+
+
 def _report_kind(section: Section) -> None:
     raw = section.text("tool_type") or "Lifecycle_Tool"
-    kind = raw.strip().replace("_", "").lower()
-    if kind not in _KINDS:
+    if _kind(raw) not in _KINDS:
         section.error("wrong_value", "tool_type", "must be Lifecycle_Tool, Agent_Tool, UI_Tool or UI_Surface")
-    elif kind.startswith("ui"):
+    elif _is_for_people(section):
         section.warning("ui_tool_headless", "tool_type", f"{raw} {NEEDS_PERSON}")
+
+
+def _is_for_people(section: Section) -> bool:
+    return _kind(section.text("tool_type") or "").startswith("ui")
+
+
+def _kind(written: str) -> str:
+    return written.strip().replace("_", "").lower()

@@ -64,6 +64,14 @@ def is_installed(name: str, root: Path) -> bool:
     return spec is not None and spec.origin is not None and not Path(spec.origin).is_relative_to(root)
 
 
+def can_be_found(name: str) -> bool:
+    """Whether Python knows the first part of this name, be it only as a folder. Looked up, not imported."""
+    try:
+        return importlib.util.find_spec(name.partition(".")[0]) is not None
+    except (ImportError, ValueError):
+        return True  # it is there, and says odd things about itself
+
+
 def packages_above(file: Path, root: Path) -> Iterator[Path]:
     """The `__init__.py` of each folder that Python runs before the file."""
     top = root if file.is_relative_to(root) else root.parent / SHARED

@@ -1,0 +1,36 @@
+"""The record of a turn: what is stored of it, and what a run whose turns are over owes to databases."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from workers.storable import NotStorableError, as_storable
+from workflows.chat.checkpoint import Checkpoint
+from workflows.chat.errors import PackageDefect
+from workflows.chat.live import Conversation
+from workflows.chat.transcript import Turn
+from workflows.context.derived import changes
+from workflows.context.documents import DocumentWrite
+from workflows.context.writes import writes_at_success, writes_of_turn
+
+
+def stored(turn: Turn, checkpoint: Checkpoint) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The turn's document, and what the run's own keeps. PackageDefect when they are too large to be kept."""
+    try:
+        document = {**turn.as_document(), "context_changes": as_storable(turn.context_changes)}
+        context = as_storable(checkpoint.context)
+    except NotStorableError as error:
+        raise PackageDefect(str(error)) from None
+    return document, {"next_agent": checkpoint.next_agent, "context": context, "progress": checkpoint.progress()}
+
+
+def owed_at_success(
+    chat: Conversation, before: Mapping[str, str], facts: Mapping[str, Any]
+) -> tuple[DocumentWrite, ...]:
+    """`before`: the context as the last turn left it; what changed since is what the package's last steps did."""
+    kept = chat.kept()
+    at_the_end = changes(before, kept)
+    changed = {name for turn in chat.turns for name in turn.context_changes}  # also of turns before a resume
+    return (
+        *writes_of_turn(chat.package, at_the_end, kept, facts),
+        *writes_at_success(chat.package, changed | at_the_end.keys(), kept, facts),
+    )
