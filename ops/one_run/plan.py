@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import Any
 
 from ops.one_run.presets import with_presets
@@ -14,6 +15,8 @@ from workflows.context.facts import RunFacts
 from workflows.context.writes import key_facts
 from workflows.package.checks.triggers import accepted_inputs, names_that_ask
 from workflows.package.models import MANAGER, Package
+
+ALIKE = 0.75
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,11 +53,21 @@ def plan_of(package: Package, request: Request, around: Surroundings) -> Plan:
 
 def _of_no_use(package: Package, request: Request, around: Surroundings) -> Iterator[str]:
     """What is given under a name that the package does not have, which a slip of the hand is enough for."""
+    speakers = package.agents.keys() | {MANAGER}
     given: list[tuple[str, AbstractSet[str], AbstractSet[str], str]] = [
         ("input", request.input.keys(), accepted_inputs(package), "reaches nothing: the package takes"),
         ("ui_responses", request.ui_responses.keys(), names_that_ask(package), "answers nothing: there are"),
-        ("script", around.answered, package.agents.keys() | {MANAGER}, "is no agent: there are"),
+        ("script", _slips(around.answered, speakers), speakers, "is no agent: there are"),
     ]
     for option, names, known, why in given:
         for name in sorted(names - known):
             yield f"{option}: {name} {why} {', '.join(sorted(known)) or 'none'}"
+
+
+def _slips(answered: AbstractSet[str], speakers: AbstractSet[str]) -> AbstractSet[str]:
+    """One script may serve several packages. A strange name is a slip when nobody else has answers, or when it is
+    nearly the name of an agent that has none."""
+    strange, silent = answered - speakers, sorted(speakers - answered)
+    if strange == answered:
+        return strange
+    return {name for name in strange if get_close_matches(name, silent, n=1, cutoff=ALIKE)}

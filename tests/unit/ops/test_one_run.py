@@ -414,18 +414,39 @@ async def test_a_folder_beside_the_user_goes_before_a_name(tmp_path: Path, monke
     assert report.state is RunState.SUCCEEDED
 
 
-def test_what_is_given_under_a_name_that_the_package_does_not_have_is_noted(tmp_path: Path) -> None:
-    folder = write_package(tmp_path / "Small", handoffs=PAIR)
-    script = {"answers": {"Alice": [{"text": "x"}], "group_manager": []}, **DONE}
+def clerk_and_writer(folder: Path) -> Path:
+    agents = [{"name": name, "system_message": "You are."} for name in ("Clerk", "Writer")]
+    rules = {"handoff_rules": [rule("Clerk", "Writer"), rule("Writer", "terminate")]}
+    first = {"workflow_name": "Small", "initial_agent": "Clerk"}
+    return write_package(folder / "Small", agents=agents, handoffs=rules, orchestrator=first)
 
-    report = run_package(folder, script=script, input={"order": 7}, ui_responses={"ask": {"ok": True}})
+
+def test_what_is_given_under_a_name_that_the_package_does_not_have_is_noted(tmp_path: Path) -> None:
+    script = {"answers": {"Alice": [{"text": "x"}]}, **DONE}
+
+    report = run_package(
+        clerk_and_writer(tmp_path), script=script, input={"order": 7}, ui_responses={"ask": {"ok": True}}
+    )
 
     assert report.succeeded
     assert report.notes == (
         "input: order reaches nothing: the package takes none",
         "ui_responses: ask answers nothing: there are none",
-        "script: Alice is no agent: there are A, B, group_manager",
+        "script: Alice is no agent: there are Clerk, Writer, group_manager",
     )
+
+
+@pytest.mark.parametrize(
+    ("names", "noted"),
+    [(("Clark", "Writer"), ["Clark"]), (("Clerk", "Writer", "Writers"), []), (("Writer", "Concierge"), [])],
+    ids=["a slip of the hand", "of another package, though alike", "of another package"],
+)
+def test_a_script_may_serve_several_packages(tmp_path: Path, names: tuple[str, ...], noted: list[str]) -> None:
+    script = {"answers": {name: [{"text": "x"}] for name in names}, **DONE}
+
+    report = run_package(clerk_and_writer(tmp_path), script=script)
+
+    assert [note.split()[1] for note in report.notes] == noted
 
 
 def test_a_misspelt_argument_is_refused(tmp_path: Path) -> None:
