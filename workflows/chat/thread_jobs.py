@@ -113,7 +113,7 @@ def _give_back_locks_of_logging() -> None:
     """The thread is out of all that it called, so whatever it still holds was left behind between taking a lock and the
     `try` that gives it back. Whoever floods the log is nearly always there, and all others log too."""
     handlers = [reference() for reference in logging._handlerList]  # type: ignore[attr-defined]  # there is no other
-    for lock in (logging._lock, *(each.lock for each in handlers if each is not None)):  # type: ignore[attr-defined]
+    for lock in (logging._lock, *(each.lock for each in handlers if each is not None)):  # type: ignore[attr-defined]  # no API
         while lock is not None and lock._is_owned():
             lock.release()
 

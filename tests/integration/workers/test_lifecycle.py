@@ -105,7 +105,7 @@ async def test_what_the_first_and_the_last_steps_write_is_kept_and_written_back(
     assert turn["context_changes"] == {"profile": {"visits": 1}}
     database = stage.store.database
     assert (await database["profiles"].find_one({}, {"_id": 0}))["visits"] == 1  # type: ignore[index]  # -- it is there
-    assert (await database["greetings"].find_one({}, {"_id": 0}))["text"] == "ended as completed"  # type: ignore[index]
+    assert (await database["greetings"].find_one({}, {"_id": 0}))["text"] == "ended as completed"  # type: ignore[index]  # it is there
     [error] = (await shown(stage, run["_id"]))["errors"]
     assert (error["where"], error["message"]) == ("after_chat steps.py:raising", "at the end")
     assert "raise ValueError" in error["traceback"]

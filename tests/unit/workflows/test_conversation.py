@@ -442,6 +442,16 @@ async def test_chats_of_one_package_at_once_do_not_mix(tmp_path: Path) -> None:
     assert all([call.number for call in kept.calls] == [1, 2] for _, kept in results)
 
 
+async def test_calls_that_failed_before_are_remembered_by_every_later_checkpoint(tmp_path: Path) -> None:
+    """Or a script would give its error again to whoever resumes."""
+    busy = {"error": {"status": 429}}
+    relay = chat(tmp_path, {"answers": {"A": [busy, {"text": "one"}]}, "default": {"text": "two"}}, handoffs=A_TO_B)
+
+    _, kept = await relay.run(failed={"A": 1})
+
+    assert [kept.checkpoint(number).counters.failed for number in (1, 2)] == [{"A": 1}] * 2
+
+
 async def test_an_unknown_tool_is_told_to_the_model_and_the_chat_goes_on(tmp_path: Path) -> None:
     write_tool(tmp_path, "wait.py", WAIT)
     tools = [{"agent": "A", "file": "wait.py", "function": "wait"}]

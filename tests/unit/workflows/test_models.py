@@ -82,7 +82,7 @@ async def test_one_that_cannot_be_closed_does_not_keep_the_others_open() -> None
 
     await models.close()
 
-    assert good._opened.config.http_client.is_closed  # type: ignore[attr-defined]
+    assert good._opened.config.http_client.is_closed  # type: ignore[attr-defined]  # OpenAI's has one
 
 
 def test_an_unknown_alias_names_those_there_are() -> None:

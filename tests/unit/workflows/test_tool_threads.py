@@ -134,7 +134,7 @@ async def test_one_that_cannot_hear_it_is_replaced_until_it_returns(
     assert await run(pool, lambda: "next") == "next"
 
     assert pool.abandoned == 1
-    assert [record.tool for record in caplog.records if record.getMessage() == "tool_thread_abandoned"] == ["f"]  # type: ignore[attr-defined]
+    assert [record.tool for record in caplog.records if record.getMessage() == "tool_thread_abandoned"] == ["f"]  # type: ignore[attr-defined]  # a field
     release.release()
     await until(lambda: pool.abandoned == 0)
     assert await run(pool, lambda: pool.alive) == 1
