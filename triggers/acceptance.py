@@ -7,6 +7,7 @@ message comes after and may be lost, since the reconciler re-publishes what stay
 import logging
 from typing import Protocol
 
+from workers.landmarks import passed
 from workers.run import Accepted, RunRequest
 
 log = logging.getLogger(__name__)
@@ -26,7 +27,9 @@ class Acceptance:
         self._wakeups = wakeups
 
     async def accept(self, request: RunRequest) -> Accepted:
+        passed("accepting")
         accepted = await self._store.insert(request)
+        passed("inserted")
         event = "run_accepted" if accepted.created else "duplicate_dropped"
         log.info(
             event,

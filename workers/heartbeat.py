@@ -3,7 +3,8 @@
 1. A run in progress is registered with its claim and the task that works on it.
 2. Every sixth of a lease the thread renews all of them, each conditional on its token, over a client of its own.
 3. A run that could not be renewed because its token is old was taken over: its task is cancelled at once.
-4. A run that was not renewed for half a lease, because MongoDB is away, is cancelled: an attempt takes at most
+4. A run that somebody has asked to cancel is told so in the same way, and keeps its lease while its chat closes.
+5. A run that was not renewed for half a lease, because MongoDB is away, is cancelled: an attempt takes at most
    another sixth, so its chat is told to stop before the lease can end. Better no owner than two. What it may
    still write after that is the ledger row of a call that was served; all else carries the old token.
 """
@@ -33,6 +34,8 @@ class _Kept:
     loop: asyncio.AbstractEventLoop
     renewed_at: float
     lost: bool = False
+    cancelled_by: str | None = None
+    at_its_end: bool = False  # an outcome is known: too late to cancel
 
 
 class Heartbeat:
@@ -75,13 +78,28 @@ class Heartbeat:
         try:
             yield
         finally:
+            kept.at_its_end = True
             with self._lock:
                 self._kept.pop((claim.run_id, claim.token), None)
 
     def lost(self, claim: Claim) -> bool:
-        with self._lock:
-            kept = self._kept.get((claim.run_id, claim.token))
+        kept = self._find(claim)
         return kept is not None and kept.lost
+
+    def cancelled_by(self, claim: Claim) -> str | None:
+        """Who asked to cancel this run, once its chat has been told."""
+        kept = self._find(claim)
+        return None if kept is None else kept.cancelled_by
+
+    def at_its_end(self, claim: Claim) -> None:
+        """Called from the loop: from here on the run is only closed and released, and not cancelled any more."""
+        kept = self._find(claim)
+        if kept is not None:
+            kept.at_its_end = True
+
+    def _find(self, claim: Claim) -> _Kept | None:
+        with self._lock:
+            return self._kept.get((claim.run_id, claim.token))
 
     def _beat(self) -> None:
         while not self._stop.wait(self._interval_s):
@@ -104,15 +122,43 @@ class Heartbeat:
         until = [{"$set": {"lease.until": lease_extension(self._lease_s)}}]
         owned = [self._owned(each) for each in kept]
         written = self._runs.bulk_write([UpdateOne(query, until) for query in owned], ordered=False)
-        still_ours = {(each.claim.run_id, each.claim.token) for each in kept}
+        taken: set[tuple[str, int]] = set()
         if written.matched_count < len(owned):
-            found = self._runs.find({"$or": owned}, {"lease.token": 1})
-            still_ours = {(document["_id"], document["lease"]["token"]) for document in found}
+            taken = self._taken_over(kept)
         for each in kept:
-            if (each.claim.run_id, each.claim.token) in still_ours:
+            if (each.claim.run_id, each.claim.token) not in taken:
                 each.renewed_at = began
             elif not each.lost:
                 self._give_up(each, "another owner has it")
+        self._tell_cancelled(kept)
+
+    def _taken_over(self, kept: list[_Kept]) -> set[tuple[str, int]]:
+        """Whose token is not the newest, or who waits to be claimed again. One that ended or went back to the queue
+        under its own token, while its owner was about to write just that, is not lost: it has not heard the answer."""
+        found = self._runs.find({"_id": {"$in": [each.claim.run_id for each in kept]}}, {"lease.token": 1, "state": 1})
+        now = {document["_id"]: (document["lease"]["token"], document["state"]) for document in found}
+        return {
+            (each.claim.run_id, each.claim.token)
+            for each in kept
+            if (state := now.get(each.claim.run_id)) is None
+            or state[0] != each.claim.token
+            or (state[1] == RunState.QUEUED.value and not each.at_its_end)
+        }
+
+    def _tell_cancelled(self, kept: list[_Kept]) -> None:
+        ours = {(each.claim.run_id, each.claim.token): each for each in kept if not each.lost and not each.at_its_end}
+        query = {"_id": {"$in": [run_id for run_id, _ in ours]}, "cancel_requested": {"$type": "object"}}
+        for document in self._runs.find(query, {"lease.token": 1, "cancel_requested": 1}):
+            each = ours.get((document["_id"], document["lease"]["token"]))
+            if each is not None:
+                each.loop.call_soon_threadsafe(self._cancel, each, document["cancel_requested"]["by"])
+
+    @staticmethod
+    def _cancel(kept: _Kept, by: str) -> None:
+        """In the loop, like the run itself: a run is either told before its end, or not at all."""
+        if not kept.at_its_end and not kept.task.done():
+            kept.cancelled_by = by
+            kept.task.cancel()  # and again at the next beat: a library under the chat may swallow it
 
     @staticmethod
     def _owned(kept: _Kept) -> dict[str, Any]:

@@ -3,7 +3,20 @@
 from workflows.context.queries import is_servers_own
 
 OWN_COLLECTIONS = frozenset(
-    {"runs", "turns", "usage", "schedules", "streams", "api_keys", "triggers", "budgets", "outbox", "doctor_probes"}
+    {
+        "runs",
+        "turns",
+        "usage",
+        "schedules",
+        "streams",
+        "api_keys",
+        "triggers",
+        "budgets",
+        "outbox",
+        "doctor_probes",
+        "rates",
+        "run_rollups",
+    }
 )
 
 

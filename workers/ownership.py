@@ -11,22 +11,28 @@ Lease times are the database's clock ($$NOW): workers' clocks may differ, one se
 """
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
-from pymongo import ReturnDocument
+from pymongo import ASCENDING, DESCENDING, ReturnDocument
 from pymongo.asynchronous.client_session import AsyncClientSession
 from pymongo.errors import DuplicateKeyError
 
 from workers.documents import Documents
-from workers.run import Claim, LeaseLostError, RunState
-from workers.run_store import Document, RunStore
+from workers.landmarks import passed
+from workers.run import Claim, Hold, LeaseLostError, RunState
+from workers.run_document import ENDED_IF_CANCELLED, LET_GO, NOT_READY, READY, Document, history_of, literal
+from workers.run_store import RunStore
 from workers.transitions import sources_of
 from workflows.context.documents import DocumentWrite
 
 
 def _owned(claim: Claim) -> Document:
     return {"_id": claim.run_id, "lease.token": claim.token, "state": RunState.RUNNING.value}
+
+
+_FREE: Document = {"hold": None, "$expr": {"$lte": ["$not_before", "$$NOW"]}}  # null sorts before every date
+LANE_ORDER = (("priority", DESCENDING), ("_id", ASCENDING))
 
 
 def lease_extension(lease_s: int) -> Document:
@@ -42,27 +48,46 @@ class Ownership:
 
     async def claim(self, run_id: str) -> Claim | None:
         """None when there is nothing to do: finished, held, not due yet, or another owner has it."""
-        claimable = {
-            "_id": run_id,
-            "state": {"$in": sources_of(RunState.RUNNING)},
-            "hold": None,
-            "$expr": {"$lte": ["$not_before", "$$NOW"]},  # null sorts before every date
-        }
+        return await self._claim({"_id": run_id, "state": {"$in": sources_of(RunState.RUNNING)}, **_FREE})
+
+    async def claim_first(self, lane: str, *, preferred: str | None = None, urgency: int = 0) -> Claim | None:
+        """The run of this lane that is next. A preferred one of the same urgency spares many workers a race for one."""
+        waiting = {"state": {"$in": sources_of(RunState.RUNNING)}, **_FREE}
+        if preferred is not None:
+            claim = await self._claim({"_id": preferred, "lane": lane, "priority": {"$gte": urgency}, **waiting})
+            if claim is not None:
+                return claim
+        return await self._claim({"lane": lane, **waiting}, sort=LANE_ORDER)
+
+    async def _claim(self, claimable: Document, *, sort: Sequence[tuple[str, int]] | None = None) -> Claim | None:
         taken = {
+            **NOT_READY,
             "state": RunState.RUNNING.value,
             "lease": {
                 "owner": self._owner,
                 "token": {"$add": ["$lease.token", 1]},
                 "until": lease_extension(self._lease_s),
             },
+            "claimed_at": "$$NOW",
             "started_at": {"$ifNull": ["$started_at", "$$NOW"]},
         }
         document = await self._store.runs.find_one_and_update(
-            claimable, [{"$set": taken}], return_document=ReturnDocument.AFTER
+            claimable, [{"$set": taken}], sort=sort, return_document=ReturnDocument.AFTER
         )
         if document is None:
             return None
-        return Claim(run_id=run_id, owner=self._owner, token=document["lease"]["token"], document=document)
+        return Claim(run_id=document["_id"], owner=self._owner, token=document["lease"]["token"], document=document)
+
+    async def hold(self, claim: Claim, hold: Hold) -> None:
+        """Back to the queue before anything was done: over a limit. Neither an attempt nor a start."""
+        waiting = {
+            **LET_GO,
+            "state": RunState.QUEUED.value,
+            "hold": hold.kind.value,
+            "held_by": literal(hold.by),
+            "started_at": {"$cond": [{"$eq": ["$started_at", "$claimed_at"]}, None, "$started_at"]},
+        }
+        await self._write(claim, [{"$set": waiting}, {"$set": ENDED_IF_CANCELLED}])
 
     async def pin_package(self, claim: Claim, version: str) -> None:
         await self._write(claim, {"$set": {"package_version": version}})
@@ -85,6 +110,7 @@ class Ownership:
             await self._store.turns.replace_one({"_id": key, "token": {"$lte": claim.token}}, document, upsert=True)
         except DuplicateKeyError:
             raise LeaseLostError(claim) from None
+        passed("turn written")
         moved = {"$set": {"turn": number, **checkpoint}}
         await self._write(claim, moved, also={"turn": number - 1}, writes=writes)
 
@@ -97,30 +123,31 @@ class Ownership:
         writes: Sequence[DocumentWrite] = (),
     ) -> None:
         """`record` is what the run document keeps of its end: outcome, usage, the last context, errors."""
+        reason = str((record.get("outcome") or {}).get("reason", ""))
         end = {
-            **record,
+            **{name: literal(value) for name, value in record.items()},
+            **LET_GO,
+            **history_of(state.value, reason),
             "state": state.value,
-            "finished_at": datetime.now(UTC),
-            "lease.owner": None,
-            "lease.until": None,
+            "finished_at": "$$NOW",
         }
-        await self._write(claim, {"$set": end}, writes=writes)
+        await self._write(claim, [{"$set": end}], writes=writes)
 
     async def requeue(self, claim: Claim, *, delay: timedelta, counts_as_attempt: bool, reason: str) -> None:
         """Back to the queue, after a transient failure or when this worker shuts down."""
         due = {"$add": ["$$NOW", int(delay.total_seconds() * 1000)]}
         queued = {
+            **LET_GO,
+            **({} if delay else READY),
+            **history_of("retry" if counts_as_attempt else "handed_back", reason),
             "state": RunState.QUEUED.value,
-            "lease.owner": None,
-            "lease.until": None,
             "not_before": due,
             "wake_at": due,
             "wakes": 0,
             "attempt": {"$add": ["$attempt", int(counts_as_attempt)]},
-            # Literal: a reason may quote anything, and in a pipeline a `$` would name a field.
-            "last_requeue": {"reason": {"$literal": reason}, "at": "$$NOW"},
+            "last_requeue": {"reason": literal(reason), "at": "$$NOW"},
         }
-        await self._write(claim, [{"$set": queued}])
+        await self._write(claim, [{"$set": queued}, {"$set": ENDED_IF_CANCELLED}])
 
     async def _write(
         self,

@@ -17,6 +17,7 @@ from accounting.ledger import Ledger
 from accounting.prices import PriceTable
 from workers.documents import Documents
 from workers.event_loop import WorkerLoop
+from workers.fairness.lanes import Lanes
 from workers.heartbeat import Heartbeat
 from workers.hidden_values import values_of_environment, values_of_models, values_of_packages
 from workers.logs import hide_in_logs, hiding_in_streams
@@ -92,6 +93,7 @@ class WorkerProcess:
         self.prices = prices
         self.ledger = Ledger(database, prices)
         self.ownership = Ownership(self.store, owner=owner_name(), lease_s=self.settings.lease_s)
+        self.lanes = Lanes(self.store, self.ownership)
         documents = Documents(database.client, own_database=self.settings.database)
         external = ExternalReader(
             allowed_hosts=self.settings.external_hosts, resolve_secret=self.settings.resolve_secret

@@ -13,6 +13,7 @@ from pymongo.errors import PyMongoError
 from accounting.store_errors import store_is_away
 from accounting.totals import run_totals
 from workers.failures import failed
+from workers.landmarks import passed
 from workers.process import WorkerProcess
 from workers.retry_policy import Finish, Requeue
 from workers.run import Claim, LeaseLostError, RunState
@@ -76,7 +77,9 @@ async def _finish(
 ) -> None:
     usage = await run_totals(worker.store.database, claim.run_id)
     end = {**record, "outcome": dict(outcome), "usage": usage.as_json()}
+    passed("finishing")
     await worker.ownership.finish(claim, decision.state, end, writes=writes)
+    passed("finished")
     log_written(claim, writes)
 
 

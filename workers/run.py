@@ -53,6 +53,7 @@ class RunRequest:
     chat_id: str | None = None
     correlation_id: str | None = None
     parent_run_id: str | None = None
+    replay_of: str | None = None
     priority: int = 5
 
     @property
@@ -68,6 +69,21 @@ class Accepted:
 
     run_id: str
     created: bool
+
+
+class HoldKind(StrEnum):
+    BUDGET = "budget"
+    CONCURRENCY = "concurrency"
+    RATE = "rate"
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """Why a queued run may not start. `by` names the one limit that holds it, such as `app:acme`: the limit that
+    has room again asks for its own."""
+
+    kind: HoldKind
+    by: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from accounting.usage import ModelCall, RunOwner
+from workers.landmarks import passed
 from workers.process import WorkerProcess
 from workers.run import Claim
 from workflows.chat.agents import BuiltPackage
@@ -72,7 +73,9 @@ def usage_recorder(claim: Claim, worker: WorkerProcess) -> RecordUsage:
     )
 
     async def record(call: ModelCall) -> None:
+        passed("answered")
         await worker.ledger.record(owner, lease_token=claim.token, call=call)
+        passed("recorded")
         worker.metrics.model_call(owner.workflow, call)
 
     return record

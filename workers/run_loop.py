@@ -17,6 +17,7 @@ from pymongo.errors import PyMongoError
 from accounting.store_errors import store_is_away
 from accounting.uninterrupted import to_its_end
 from workers.failures import failed, outcome_of
+from workers.landmarks import passed
 from workers.process import WorkerProcess
 from workers.release import Ending, hand_back_when_store_is_back, labels, log_written, release
 from workers.retry_policy import Finish, Requeue, decide
@@ -43,11 +44,13 @@ from workflows.outcome import Outcome, OutcomeKind
 log = logging.getLogger(__name__)
 
 
-async def execute(run_id: str, worker: WorkerProcess) -> None:
-    claim = await worker.ownership.claim(run_id)
+async def execute(wakeup: str, worker: WorkerProcess) -> None:
+    """A wake-up says that there is work. Whose turn it is, the lanes know: maybe another run than the one it names."""
+    claim = await worker.lanes.next(wakeup)
     if claim is None:
-        log.debug("nothing_to_claim", extra={"run_id": run_id})
+        log.debug("nothing_to_claim", extra={"run_id": wakeup})
         return
+    passed("claimed")
     log.info("run_claimed", extra={**labels(claim), "token": claim.token, "attempt": claim.attempt})
     worker.metrics.started(claim.document)
     interruption = await work_under_lease(claim, worker)
@@ -83,14 +86,34 @@ async def work_on(claim: Claim, worker: WorkerProcess) -> Ending:
         outcome = await work_on_chat(chat, claim, worker)
     except LeaseLostError:
         raise
+    except asyncio.CancelledError:
+        if worker.heartbeat.cancelled_by(claim) is None or worker.heartbeat.lost(claim):
+            raise
+        heard()
+        outcome = Outcome(OutcomeKind.CANCELLED, "cancelled")
     except Exception as error:
         if isinstance(error, PyMongoError) and store_is_away(error):
             raise
         outcome = outcome_of(error, labels(claim))
+    outcome = cancelled_or(outcome, claim, worker)
     try:
         return await ending_of(chat, outcome, claim, worker)
     except Exception as error:  # noqa: BLE001 -- a package may have destroyed what its last steps need; its run ends
         return Ending(Finish(RunState.FAILED), outcome_of(error, labels(claim)))
+
+
+def cancelled_or(outcome: Outcome, claim: Claim, worker: WorkerProcess) -> Outcome:
+    """From here on the run has an end. A chat that stopped for somebody's wish was cancelled, whatever else it says."""
+    by = worker.heartbeat.cancelled_by(claim)
+    worker.heartbeat.at_its_end(claim)
+    return outcome if by is None else Outcome(OutcomeKind.CANCELLED, f"cancelled by {by}")
+
+
+def heard() -> None:
+    """The cancellation has done its work: what closes the chat may wait again."""
+    task = asyncio.current_task()
+    if task is not None:
+        task.uncancel()
 
 
 async def work_on_chat(chat: Conversation, claim: Claim, worker: WorkerProcess) -> Outcome:
@@ -201,7 +224,9 @@ async def take_turns(chat: Conversation, claim: Claim, worker: WorkerProcess) ->
     async def commit(number: int, turn: Turn, checkpoint: Checkpoint) -> None:
         document, state = stored(turn, checkpoint)
         writes = writes_of_turn(chat.package, turn.context_changes, checkpoint.context, facts, first=number == 1)
+        passed("turn taken")
         await worker.ownership.commit_turn(claim, number=number, turn=document, checkpoint=state, writes=writes)
+        passed("turn committed")
         log_written(claim, writes)
         log.info("turn_committed", extra={**labels(claim), "turn": number, "agent": turn.agent, "to": turn.handoff})
         if worker.settings.verbose_debug and turn.context_changes:
@@ -209,4 +234,7 @@ async def take_turns(chat: Conversation, claim: Claim, worker: WorkerProcess) ->
             log.info("context_changed", extra={**labels(claim), "turn": number, "changes": changed})
         worker.metrics.turn(claim.document["workflow"], turn)
 
-    return await converse(chat, commit=commit, stopping=worker.stopping)
+    def stopping() -> bool:
+        return worker.stopping() or worker.heartbeat.cancelled_by(claim) is not None
+
+    return await converse(chat, commit=commit, stopping=stopping)

@@ -7,7 +7,10 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
+from workers.fairness.caps import Caps, parse_caps
+
 PREFIX = "UNATTENDED_"
+LEAST_RETENTION_DAYS = 7
 TRUE_WORDS = frozenset({"1", "true", "yes", "on"})
 FALSE_WORDS = frozenset({"0", "false", "no", "off", ""})
 _HOST = re.compile(r"(?:[a-z0-9](?:[a-z0-9._-]{0,251}[a-z0-9])?|\[[0-9a-f.]*:[0-9a-f:.]*\])(?::([1-9][0-9]{0,4}))?")
@@ -57,6 +60,13 @@ def _positive_int(raw: str) -> int:
     if number < 1:
         raise ValueError("a whole number of at least 1, at most 9 digits")
     return number
+
+
+def _retention_days(raw: str) -> int:
+    days = _positive_int(raw)
+    if days < LEAST_RETENTION_DAYS:
+        raise ValueError(f"at least {LEAST_RETENTION_DAYS}: for so long a repeated event must find its first run")
+    return days
 
 
 def _one_of(*words: str) -> Callable[[str], str]:
@@ -124,6 +134,18 @@ class Settings:
     concurrency: int = _setting("Runs at once in one worker process", default=200, parse=_positive_int)
     lease_s: int = _setting("Seconds until a dead worker's run is taken over", default=30, parse=_positive_int)
     max_attempts: int = _setting("Attempts of a run before it is parked", default=5, parse=_positive_int)
+    caps: Caps = _setting(
+        "Runs at once and starts per time, as `app=20,app:acme=50,workflow:Digest=3,rate=60/m,rate:acme=10/s`",
+        default=Caps(),
+        parse=parse_caps,
+        shown="none",
+    )
+    retention_days: int = _setting(
+        "Days a finished run is kept, at least 7; parked runs stay", default=30, parse=_retention_days
+    )
+    max_memory_mb: int = _setting(
+        "A worker that grows beyond this hands its runs back and starts anew", default=2048, parse=_positive_int
+    )
     republish_after_s: int = _setting(
         "Seconds before a queued run's wake-up counts as lost", default=15, parse=_positive_int
     )

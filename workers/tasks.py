@@ -11,6 +11,7 @@ from celery.concurrency.thread import TaskPool
 from pymongo.errors import PyMongoError
 
 from workers.celery import TASK, app, loader
+from workers.landmarks import passed
 from workers.logs import configure_logging
 from workers.metrics_server import serve_metrics
 from workers.process import WorkerProcess
@@ -86,6 +87,7 @@ def run(message: dict[str, Any]) -> None:
         # A newer version's message: the run document is there, and a worker that knows it gets its own wake-up.
         log.error("unknown_wakeup", extra={"version": message.get("v")})
         return
+    passed("woken")
     worker = process.get()
     worker.metrics.working_on(+1)
     try:

@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from celery import Celery
 
 from workers.celery import TASK
+from workers.landmarks import passed
 
 log = logging.getLogger(__name__)
 
@@ -66,6 +67,7 @@ class Wakeups:
             run_id = await self._waiting.get()
             try:
                 await loop.run_in_executor(self._thread, self._publish, run_id)
+                passed("published")
             except Exception as error:  # noqa: BLE001 -- the outermost step of this task: a Redis that is full, say, must not end it
                 log.warning("wakeup_failed", extra={"run_id": run_id, "error": f"{type(error).__name__}: {error}"})
             finally:

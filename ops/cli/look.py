@@ -29,8 +29,8 @@ def runs() -> None:
 @json_option
 def list_runs(as_json: bool, **wanted: Any) -> None:
     """Newest first."""
+    from workers.run_document import as_json as run_as_json
     from workers.run_store import RunStore
-    from workers.run_store import as_json as run_as_json
 
     found = with_database(lambda database, _: RunStore(database).list(**wanted))
     if as_json:
@@ -96,8 +96,8 @@ def _not_found(run_id: str) -> int:
 
 async def _story(database: Any, run_id: str) -> dict[str, Any] | None:
     from accounting.totals import run_totals
+    from workers.run_document import as_json as run_as_json
     from workers.run_store import RunStore
-    from workers.run_store import as_json as run_as_json
 
     store = RunStore(database)
     run = await store.find(run_id)

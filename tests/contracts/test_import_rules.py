@@ -113,7 +113,7 @@ def test_the_guards_would_notice(tmp_path: Path) -> None:
         "triggers.change_stream.serve",
         "triggers.gateway.serve",
         "workers.celery",
-        "workers.reconciler",
+        "workers.reconciling.reconciler",
         "ops.exporter.serve",
     ],
 )

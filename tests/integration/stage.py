@@ -16,7 +16,7 @@ from ulid import ULID
 
 from ops.supervisor import role_command
 from workers.celery import celery_config
-from workers.reconciler import Reconciler
+from workers.reconciling.reconciler import Reconciler
 from workers.run import Accepted, RunRequest, TriggerEvent
 from workers.run_store import RunStore
 from workers.settings import Address, Settings, as_environment

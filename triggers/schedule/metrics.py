@@ -6,7 +6,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge
 
 from triggers.schedule.plan import Plan
 from triggers.schedule.store import Skip
-from workers.reconciler import Reconciled
+from workers.reconciling.reconciler import Reconciled
 
 LATE_FIRED = "late_fired"
 

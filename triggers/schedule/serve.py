@@ -12,7 +12,7 @@ from triggers.schedule.scheduler import Scheduler
 from triggers.schedule.store import ScheduleStore
 from triggers.service_loop import repeat, stopped_by_signals
 from workers.metrics_server import serve_metrics
-from workers.reconciler import Reconciler
+from workers.reconciling.reconciler import Reconciler
 from workers.settings import Settings
 
 log = logging.getLogger(__name__)

@@ -9,7 +9,7 @@ from accounting.ledger import Ledger
 from accounting.prices import PriceTable
 from accounting.usage import ModelCall, RunOwner, Tokens, UsageTotals
 from workers.ownership import Ownership
-from workers.reconciler import BATCH, DUE_WAKE_UP, EXPIRED_LEASE, MAX_WORKER_LOSSES, Reconciled, Reconciler
+from workers.reconciling.reconciler import BATCH, DUE_WAKE_UP, EXPIRED_LEASE, MAX_WORKER_LOSSES, Reconciled, Reconciler
 from workers.run import Claim, LeaseLostError, RunRequest, RunState, TriggerEvent
 from workers.run_store import RunStore
 from workers.together import together

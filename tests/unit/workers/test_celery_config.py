@@ -7,7 +7,7 @@ import pytest
 
 from workers.celery import SettingsLoader, app, celery_config
 from workers.run import RunRequest, TriggerEvent, new_run_id
-from workers.run_store import as_json, run_document
+from workers.run_document import as_json, run_document
 from workers.settings import load_settings
 from workers.storable import NotStorableError
 

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from workers.fairness.caps import parse_caps
 from workers.settings import (
     Address,
     Settings,
@@ -30,6 +31,9 @@ WRITTEN: list[tuple[str, str, str, Any]] = [
     ("UNATTENDED_CONCURRENCY", "concurrency", "7", 7),
     ("UNATTENDED_LEASE_S", "lease_s", "60", 60),
     ("UNATTENDED_MAX_ATTEMPTS", "max_attempts", "3", 3),
+    ("UNATTENDED_CAPS", "caps", "app=2,workflow:W=3,rate=60/m", parse_caps("app=2,workflow:W=3,rate=60/m")),
+    ("UNATTENDED_RETENTION_DAYS", "retention_days", "90", 90),
+    ("UNATTENDED_MAX_MEMORY_MB", "max_memory_mb", "512", 512),
     ("UNATTENDED_REPUBLISH_AFTER_S", "republish_after_s", "5", 5),
     ("UNATTENDED_QUEUE", "queue", "q", "q"),
     ("UNATTENDED_LISTEN", "listen", "[::1]:8000", Address("::1", 8000)),
@@ -72,6 +76,10 @@ NO_HOSTS = (
     *("https://h", "h/path", "u@h", "*", "*.h", "h:0", "h:x", "h:65536", "h h", "-h", ".h", "h.", "münchen.de"),
     *("[h]", "::1", "[::1", "::1]", "[::1]:", "[::1]x:80", ":80", "[]:80"),
 )
+NO_CAPS = (
+    *("app", "app=", "app=0", "app=-1", "app=x", "app:=3", "user=3", "app=3/m", "rate=3", "rate=3/d", "app=1,app=2"),
+    *("rate:a=1/s,rate:a=2/s", "app:a b=1", "app=1;workflow=2", "workflow:W:=", "app=1,x"),
+)
 NUMBERS = [each[0] for each in WRITTEN if type(each[3]) is int]
 
 
@@ -81,6 +89,8 @@ NUMBERS = [each[0] for each in WRITTEN if type(each[3]) is int]
         *[(variable, raw) for variable in NUMBERS for raw in NO_NUMBERS],
         *[(f"UNATTENDED_{name}", raw) for name in ("LISTEN", "METRICS_LISTEN") for raw in NO_ADDRESSES],
         *[("UNATTENDED_EXTERNAL_HOSTS", raw) for raw in NO_HOSTS],
+        ("UNATTENDED_RETENTION_DAYS", "6"),
+        *[("UNATTENDED_CAPS", raw) for raw in NO_CAPS],
         ("UNATTENDED_LOG_FORMAT", "xml"),
         ("UNATTENDED_LOG_LEVEL", "loud"),
     ],

@@ -17,7 +17,8 @@ from pymongo import ASCENDING
 
 from accounting.totals import run_totals
 from workers.run import RunState
-from workers.run_store import Document, RunStore
+from workers.run_document import ENDED_IF_CANCELLED, LET_GO, READY, Document, history_of
+from workers.run_store import RunStore
 from workers.together import together
 from workers.transitions import sources_of
 from workflows.outcome import OutcomeKind
@@ -77,8 +78,13 @@ class Reconciler:
             "lease.token": run["lease"]["token"],
         }
         change = await self._parked(run, losses) if target is RunState.PARKED else _QUEUED_AGAIN
-        taken = {"state": target.value, "worker_losses": losses, "lease.owner": None, "lease.until": None}
-        written = await self._runs.update_one(seen, [{"$set": {**taken, **change}}])
+        taken = {
+            **LET_GO,
+            **history_of(OutcomeKind.WORKER_LOST.value, f"its lease ran out; {losses} workers lost"),
+            "state": target.value,
+            "worker_losses": losses,
+        }
+        written = await self._runs.update_one(seen, [{"$set": {**taken, **change}}, {"$set": ENDED_IF_CANCELLED}])
         if written.matched_count == 0:
             return None
         log.warning(
@@ -102,7 +108,7 @@ class Reconciler:
         # interval keeps them few, however long it lasts.
         pause_s = self._republish_after_s * 2 ** min(run["wakes"], MAX_DOUBLINGS)
         seen = {**DUE_WAKE_UP, "_id": run["_id"], "wake_at": run["wake_at"]}
-        change = {"wake_at": {"$add": ["$$NOW", pause_s * 1000]}, "wakes": {"$add": ["$wakes", 1]}}
+        change = {**READY, "wake_at": {"$add": ["$$NOW", pause_s * 1000]}, "wakes": {"$add": ["$wakes", 1]}}
         written = await self._runs.update_one(seen, [{"$set": change}])
         if written.matched_count == 0:
             return False
@@ -122,6 +128,7 @@ DUE_WAKE_UP: Document = {
     "$expr": {"$and": [{"$lte": ["$wake_at", "$$NOW"]}, {"$lte": ["$not_before", "$$NOW"]}]},
 }
 _QUEUED_AGAIN: Document = {
+    **READY,
     "wake_at": "$$NOW",
     "wakes": 0,
     "last_requeue": {"reason": OutcomeKind.WORKER_LOST.value, "at": "$$NOW"},

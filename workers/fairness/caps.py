@@ -1,0 +1,65 @@
+"""Caps: how many runs of an app or of a workflow may go on at once, and how many of an app may start in a minute.
+
+Written as one line, `app=20,app:acme=50,workflow:DailyDigest=3,rate=60/m,rate:acme=10/s`: a name of its own wins over
+the general one. Without any, nothing is held back.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+_SECONDS = {"s": 1, "m": 60, "h": 3600}
+_ENTRY = re.compile(r"(app|workflow|rate)(?::([^\s,=]{1,200}))?=([1-9][0-9]{0,8})(?:/([smh]))?")
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """So many starts in so many seconds."""
+
+    count: int
+    seconds: int
+
+    @property
+    def interval_s(self) -> float:
+        return self.seconds / self.count
+
+
+@dataclass(frozen=True, slots=True)
+class Caps:
+    """By kind and name; the name "" is for all that have none of their own. `text` is how they were written."""
+
+    concurrency: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    rates: Mapping[str, Rate] = field(default_factory=dict)
+    text: str = ""
+
+    def of_app(self, app_id: str) -> int | None:
+        return self.concurrency.get(("app", app_id), self.concurrency.get(("app", "")))
+
+    def of_workflow(self, workflow: str) -> int | None:
+        return self.concurrency.get(("workflow", workflow), self.concurrency.get(("workflow", "")))
+
+    def rate_of(self, app_id: str) -> Rate | None:
+        return self.rates.get(app_id, self.rates.get(""))
+
+    def __bool__(self) -> bool:
+        return bool(self.concurrency or self.rates)
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def parse_caps(text: str) -> Caps:
+    concurrency: dict[tuple[str, str], int] = {}
+    rates: dict[str, Rate] = {}
+    for entry in filter(None, (part.strip() for part in text.split(","))):
+        match = _ENTRY.fullmatch(entry)
+        if match is None or (match[1] == "rate") != (match[4] is not None):
+            raise ValueError("caps such as app=20,app:acme=50,workflow:DailyDigest=3,rate=60/m,rate:acme=10/s")
+        kind, name, count = match[1], match[2] or "", int(match[3])
+        if (kind, name) in concurrency or (kind == "rate" and name in rates):
+            raise ValueError(f"{kind}{':' + name if name else ''} only once")
+        if kind == "rate":
+            rates[name] = Rate(count, _SECONDS[match[4]])
+        else:
+            concurrency[kind, name] = count
+    return Caps(concurrency, rates, text.strip())

@@ -1,0 +1,113 @@
+"""The run document: what a new one says, what everybody may see of one, and the history of its owners."""
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from datetime import datetime, timedelta
+from typing import Any
+
+from workers.run import RunRequest, RunState, new_run_id
+from workers.storable import check_storable
+from workflows.outcome import OutcomeKind
+
+Document = dict[str, Any]
+
+MAX_HISTORY = 50
+MAX_REASON = 300
+
+# Ours alone: how a run finds its worker.
+_HIDDEN = frozenset({"_id", "lane", "wake_at", "wakes", "worker_losses", "progress", "claimed_at"})
+
+
+def run_document(request: RunRequest, *, now: datetime, republish_after: timedelta) -> Document:
+    run_id = new_run_id()
+    check_storable(request.input)
+    check_storable(request.message, path="message")
+    return {
+        "_id": run_id,
+        "app_id": request.app_id,
+        "user_id": request.user_id,
+        "chat_id": request.chat_id or run_id,
+        "workflow": request.workflow,
+        "package_version": None,
+        "trigger": asdict(request.trigger),
+        "dedupe_key": request.dedupe_key,
+        "correlation_id": request.correlation_id or run_id,
+        "parent_run_id": request.parent_run_id,
+        "replay_of": request.replay_of,
+        "input": dict(request.input),
+        "message": request.message,
+        "priority": request.priority,
+        "state": RunState.QUEUED.value,
+        "hold": None,
+        # The app, while the run may be claimed: see by_lane. `held_by` names the limit that holds it: see by_limit.
+        "lane": request.app_id,
+        "attempt": 1,
+        "worker_losses": 0,
+        "lease": {"owner": None, "token": 0, "until": None},
+        "turn": 0,
+        "next_agent": None,
+        "context": {},
+        "progress": None,
+        "answers": [],
+        "errors": [],
+        "history": [],
+        "outcome": None,
+        "usage": None,
+        "cancel_requested": None,
+        "not_before": None,
+        # When a wake-up counts as lost. The message itself is sent right after the insert.
+        "wake_at": now + republish_after,
+        "wakes": 0,
+        "created_at": now,
+        "claimed_at": None,
+        "started_at": None,
+        "finished_at": None,
+    }
+
+
+def as_json(document: Mapping[str, Any]) -> dict[str, Any]:
+    """A run as the CLI and the API show it: section 4's names, `run_id` for `_id`."""
+    return {"run_id": document["_id"], **{name: value for name, value in document.items() if name not in _HIDDEN}}
+
+
+# Parts of update pipelines. In one `$set` every expression sees the document as it was before.
+
+READY: Document = {"lane": "$app_id", "hold": None, "held_by": "$$REMOVE"}
+NOT_READY: Document = {"lane": "$$REMOVE"}
+LET_GO: Document = {"lease.owner": None, "lease.until": None}
+
+# A run that is given up while somebody has asked to cancel it does not start again.
+_CANCELLED: Document = {
+    **NOT_READY,
+    "state": RunState.CANCELLED.value,
+    "outcome": {
+        "kind": OutcomeKind.CANCELLED.value,
+        "reason": {"$concat": ["cancelled by ", "$cancel_requested.by"]},
+        "error": None,
+    },
+    "not_before": None,
+    "finished_at": "$$NOW",
+}
+ENDED_IF_CANCELLED: Document = {
+    name: {"$cond": [{"$gt": ["$cancel_requested", None]}, value, f"${name}"]} for name, value in _CANCELLED.items()
+}
+
+
+def history_of(how: str, reason: str) -> Document:
+    """One more line of the run's history: who had it, from when to when, how far it was, and how that ended."""
+    line = {
+        "token": "$lease.token",
+        "owner": "$lease.owner",
+        "from": "$claimed_at",
+        "until": "$$NOW",
+        "turn": "$turn",
+        "ended": how,
+        "reason": literal(reason[:MAX_REASON]),
+    }
+    lines = {"$concatArrays": [{"$ifNull": ["$history", []]}, [line]]}
+    return {"history": {"$slice": [lines, -MAX_HISTORY]}}
+
+
+def literal(value: Any) -> Document:
+    """In a pipeline a `$` would name a field, and anybody's text or data may have one."""
+    return {"$literal": value}

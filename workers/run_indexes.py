@@ -1,0 +1,53 @@
+"""The indexes of `runs` and `turns`, each with the question it answers."""
+
+from pymongo import ASCENDING, DESCENDING, IndexModel
+
+from workers.run import RunState
+
+RUN_INDEXES = (
+    IndexModel([("dedupe_key", ASCENDING)], name="one_run_per_event", unique=True),
+    # Whose turn is next: the ready runs of an app, the most urgent first, then the one that was accepted first
+    # (run ids sort by time). Only what may be claimed now is in it, so that neither backlog nor history is scanned.
+    IndexModel(
+        [("lane", ASCENDING), ("priority", DESCENDING), ("_id", ASCENDING)],
+        name="by_lane",
+        partialFilterExpression={"lane": {"$exists": True}},
+    ),
+    # Which limits hold runs back, and who is released next: the same order within each limit.
+    IndexModel(
+        [("held_by", ASCENDING), ("app_id", ASCENDING), ("priority", DESCENDING), ("_id", ASCENDING)],
+        name="by_limit",
+        partialFilterExpression={"held_by": {"$exists": True}},
+    ),
+    # How many runs of an app, or of a workflow, are being worked on: what the caps count.
+    IndexModel(
+        [("app_id", ASCENDING)], name="running_by_app", partialFilterExpression={"state": RunState.RUNNING.value}
+    ),
+    IndexModel(
+        [("workflow", ASCENDING)],
+        name="running_by_workflow",
+        partialFilterExpression={"state": RunState.RUNNING.value},
+    ),
+    # The reconciler's two questions: whose wake-up is due, whose lease ran out.
+    IndexModel([("state", ASCENDING), ("hold", ASCENDING), ("wake_at", ASCENDING)], name="by_wake_up"),
+    IndexModel(
+        [("lease.until", ASCENDING)], name="by_lease_end", partialFilterExpression={"state": RunState.RUNNING.value}
+    ),
+    # Retention: what ended longest ago.
+    IndexModel(
+        [("state", ASCENDING), ("finished_at", ASCENDING)],
+        name="by_end",
+        partialFilterExpression={"finished_at": {"$type": "date"}},
+    ),
+    # `overlap: skip` asks whether a trigger's earlier run still goes on.
+    IndexModel(
+        [("workflow", ASCENDING), ("trigger.name", ASCENDING), ("app_id", ASCENDING), ("state", ASCENDING)],
+        name="by_trigger",
+    ),
+    # `unattended runs list` is newest first, also among runs of one millisecond, and reads no more than it shows.
+    IndexModel([("created_at", DESCENDING), ("_id", DESCENDING)], name="by_time"),
+    # The same for `--app`: in a large store most of what is newest belongs to others.
+    IndexModel([("app_id", ASCENDING), ("created_at", DESCENDING), ("_id", DESCENDING)], name="by_app_and_time"),
+)
+
+TURN_INDEXES = (IndexModel([("run_id", ASCENDING), ("number", ASCENDING)], name="by_run"),)
