@@ -12,36 +12,33 @@ from celery import Celery
 from celery.loaders.app import AppLoader
 from typing_extensions import override
 
+from workers.broker.options import broker_config
+from workers.broker.publisher import TASK
+from workers.broker.url import parse_broker_url
 from workers.services import with_services
 from workers.settings import Settings, SettingsError, load_settings
 
-TASK = "unattended.run"
+__all__ = ["TASK", "app", "celery_config", "configure"]
 
 
 def celery_config(settings: Settings) -> dict[str, Any]:
+    """Raises SettingsError for a broker's URL that cannot be used."""
     return {
-        "broker_url": settings.redis_url,
-        "broker_connection_retry_on_startup": True,  # roles may start before Redis does
-        "broker_transport_options": {
-            "socket_timeout": 10,  # without it a publish to a frozen Redis never returns
-            "socket_connect_timeout": 5,
-            "socket_keepalive": True,
-            "health_check_interval": 10,
-        },
+        **broker_config(parse_broker_url(settings.redis_url or "")),
         "task_default_queue": settings.queue,
         "task_ignore_result": True,  # no result backend: results are in MongoDB
         "task_serializer": "json",
         "result_serializer": "json",
         "accept_content": ["json"],  # no pickle anywhere
         # Acknowledged on receipt: a message lost with its worker is re-published from the run document, while
-        # late acks on Redis run every task again that outlives the visibility timeout.
+        # late acks on Redis run every task again that outlives the visibility timeout (docs/decisions/0011).
         "task_acks_late": False,
         "task_publish_retry": False,  # the reconciler is the retry
         # Threads that wait on one event loop; gevent loses acknowledgements on Redis and is refused.
         "worker_pool": "workers.pool:WakingThreads",
         "worker_concurrency": settings.concurrency,
+        "worker_consumer": "workers.broker.consumer:WakeupConsumer",
         "worker_prefetch_multiplier": 1,
-        "worker_disable_prefetch": True,  # a wake-up a busy worker holds is one an idle worker cannot see
         "worker_hijack_root_logger": False,
         # Cancels only tasks with late acks, of which there are none; unset, every reconnect logs a warning.
         "worker_cancel_long_running_tasks_on_connection_loss": True,
@@ -77,6 +74,10 @@ def loader() -> SettingsLoader:
 
 
 def configure(settings: Settings) -> Celery:
-    """Gives the app the settings a role already has, instead of reading them again."""
+    """Gives the app the settings a role already has, instead of reading them again.
+
+    Raises SettingsError for a broker's URL that cannot be used, before anything has been started.
+    """
+    parse_broker_url(settings.redis_url or "")
     loader().given = settings
     return app

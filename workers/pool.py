@@ -1,10 +1,11 @@
-"""The pool: Celery's threads, which also tell the consumer when one is free again.
+"""The pool: Celery's threads, which also wake the consumer when one takes a task and when one is free again.
 
-With `worker_disable_prefetch` the consumer stops asking Redis while every thread is busy, and then sleeps in
-poll() until a timer of its own fires, up to ten seconds. A byte in a pipe wakes it when a task has ended.
+The consumer acknowledges a message, and asks for the next one, in its own thread, and sleeps in poll() until the
+broker says something or a timer of its own fires, up to ten seconds. A byte in a pipe wakes it.
 """
 
 import os
+from collections.abc import Callable
 from typing import Any
 
 from celery.concurrency.thread import TaskPool
@@ -24,7 +25,13 @@ class WakingThreads(TaskPool):
         loop.add_reader(self._pipe[0], self._drain)
 
     @override
-    def on_apply(self, *args: Any, **kwargs: Any) -> Any:
+    def on_apply(self, *args: Any, accept_callback: Callable[..., Any] | None = None, **kwargs: Any) -> Any:
+        def accepted(*arguments: Any) -> None:
+            if accept_callback is not None:
+                accept_callback(*arguments)
+                self._wake(None)  # to send the acknowledgement that the callback has left with the consumer
+
+        kwargs["accept_callback"] = accepted
         result = super().on_apply(*args, **kwargs)
         # Not a signal of the task: those come before Celery has taken it off the list that counts as busy.
         result.f.add_done_callback(self._wake)

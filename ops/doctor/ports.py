@@ -7,7 +7,7 @@ from contextlib import suppress
 
 from ops.doctor.checks import Check
 from ops.free_ports import same_place
-from workers.settings import Address
+from workers.setting_values import Address
 
 _ASK_TIMEOUT_S = 2.0
 _ASK_LIMIT_BYTES = 2_000_000

@@ -1,40 +1,92 @@
-"""Redis as the broker needs it."""
+"""The broker as wake-ups need it: Redis, also over TLS and behind Sentinels. RabbitMQ has a module of its own."""
 
+import asyncio
+from contextlib import ExitStack
 from typing import Any
 
-from redis.asyncio import Redis
-from redis.asyncio.retry import Retry
+from redis import Redis
 from redis.backoff import NoBackoff
-from redis.exceptions import RedisError, ResponseError
+from redis.exceptions import AuthenticationError, RedisError, ResponseError
+from redis.retry import Retry
+from redis.sentinel import MasterNotFoundError, Sentinel
 
 from ops.doctor.checks import Check, one_line
-from ops.doctor.urls import redacted, unreadable
+from ops.doctor.rabbitmq import check_rabbitmq
+from ops.doctor.tls import NO_TLS, NO_TLS_ADVICE, tls_advice, tls_fault
+from workers.broker.options import sentinel_connection
+from workers.broker.url import Broker, parse_broker_url
+from workers.settings import SettingsError
 
-_TIMEOUT_S = 2.0
+_TIMEOUT_S = 1.8
+_ASK_TIMEOUT_S = 0.5  # of each Sentinel: all of it must fit into the examination
 _UNREACHABLE = "start Redis there, or correct UNATTENDED_REDIS_URL (unset: the embedded Redis)"
 
 
 async def check_redis(url: str) -> list[Check]:
-    if url.startswith("sentinel"):
-        return [Check("redis", "warning", f"{redacted(url)}: Sentinel addresses are not examined")]
     try:
-        client = Redis.from_url(
-            url, socket_timeout=_TIMEOUT_S, socket_connect_timeout=_TIMEOUT_S, retry=Retry(NoBackoff(), 0)
-        )
-    except ValueError as error:
-        return [Check("redis", "problem", unreadable(url, error), "correct UNATTENDED_REDIS_URL")]
+        broker = parse_broker_url(url)
+    except SettingsError as error:  # it names the setting, and no password
+        return [Check("redis", "problem", str(error), "correct UNATTENDED_REDIS_URL")]
+    if broker.kind == "amqp":
+        return await check_rabbitmq(broker)
+    # The blocking client, in a thread: the asyncio one leaves sockets open after a handshake that failed.
+    return await asyncio.to_thread(_check, broker)
+
+
+def _check(broker: Broker) -> list[Check]:
     try:
-        async with client:
-            info = await client.info()
-            return [_version(url, info), _eviction(info), await _persistence(client, info)]
+        with ExitStack() as opened:
+            client = _client(broker, opened)
+            info: dict[str, Any] = client.info()
+            return [_version(broker, info), _eviction(info), _persistence(client, info)]
+    except MasterNotFoundError as error:
+        found = f"{broker.shown}: no Sentinel names a master {broker.options['master_name']} ({one_line(error)})"
+        return [Check("redis", "problem", found, "start the Sentinels there, or correct master_name in the URL")]
     except (RedisError, OSError) as error:
-        return [Check("redis", "problem", f"{redacted(url)}: {one_line(error)}", _UNREACHABLE)]
+        return [_problem(broker, error)]
 
 
-def _version(url: str, info: dict[str, Any]) -> Check:
+def _client(broker: Broker, opened: ExitStack) -> Redis:
+    once = {"retry": Retry(NoBackoff(), 0)}
+    connection: dict[str, Any] = {
+        "username": broker.user or None,
+        "password": broker.password or None,
+        "db": int(broker.place),
+        "socket_timeout": _TIMEOUT_S,
+        "socket_connect_timeout": _TIMEOUT_S,
+        **once,
+        **({"ssl": True, **broker.tls.for_redis()} if broker.tls else {}),
+    }
+    if broker.kind == "redis":
+        [address] = broker.hosts
+        client: Redis = Redis(host=address.host, port=address.port, **connection)
+        opened.callback(client.close)
+        return client
+    asking = {**sentinel_connection(broker), "socket_timeout": _ASK_TIMEOUT_S, "socket_connect_timeout": _ASK_TIMEOUT_S}
+    hosts = [(address.host, address.port) for address in broker.hosts]
+    sentinels: Any = Sentinel(hosts, sentinel_kwargs=asking | once, **connection)  # type: ignore[no-untyped-call]  # redis-py leaves it untyped
+    client = sentinels.master_for(broker.options["master_name"])
+    for each in (*sentinels.sentinels, client):
+        opened.callback(each.close)
+    return client
+
+
+def _problem(broker: Broker, error: Exception) -> Check:
+    found = tls_fault(error) or one_line(error)
+    if broker.tls and "Timeout" in found:  # a Redis without TLS waits for the end of a line
+        return Check("redis", "problem", f"{broker.shown}: {found}; maybe {NO_TLS}", NO_TLS_ADVICE)
+    advice = tls_advice(error) or _login_advice(error) or _UNREACHABLE
+    return Check("redis", "problem", f"{broker.shown}: {found}", advice)
+
+
+def _login_advice(error: BaseException) -> str:
+    return "correct user and password in UNATTENDED_REDIS_URL" if isinstance(error, AuthenticationError) else ""
+
+
+def _version(broker: Broker, info: dict[str, Any]) -> Check:
     valkey = info.get("valkey_version")
     product = f"Valkey {valkey}" if valkey else f"Redis {info.get('redis_version', 'of unknown version')}"
-    return Check("redis", "ok", f"{product} at {redacted(url)}")
+    return Check("redis", "ok", f"{product} at {broker.shown}")
 
 
 def _eviction(info: dict[str, Any]) -> Check:
@@ -49,12 +101,12 @@ def _eviction(info: dict[str, Any]) -> Check:
     )
 
 
-async def _persistence(client: Redis, info: dict[str, Any]) -> Check:
+def _persistence(client: Redis, info: dict[str, Any]) -> Check:
     name = "redis persistence"
     if info.get("aof_enabled"):
         return Check(name, "ok", "append-only file")
     try:
-        snapshots = (await client.config_get("save")).get("save")
+        snapshots = _config(client, "save").get("save")
     except ResponseError:  # managed services do not show their configuration
         return Check(name, "warning", "append-only file off, snapshots unknown", "ask your provider for persistence")
     if snapshots:
@@ -65,3 +117,8 @@ async def _persistence(client: Redis, info: dict[str, Any]) -> Check:
         "off: after a restart of Redis queued runs wait until they are published again",
         "CONFIG SET appendonly yes; no run is lost without it, runs are in MongoDB",
     )
+
+
+def _config(client: Redis, name: str) -> dict[str, Any]:
+    said: Any = client.config_get(name)
+    return dict(said)

@@ -18,7 +18,8 @@ from ops.embedded.ports import free_port, until_port_open
 from ops.embedded.servers import embedded_servers
 from ops.embedded.tied import start_tied, stop_tied
 from workers.services import Services
-from workers.settings import Address, Settings
+from workers.setting_values import Address
+from workers.settings import Settings
 
 pytestmark = pytest.mark.integration
 

@@ -17,7 +17,8 @@ from ops.doctor.mongodb import judge_oplog
 from ops.doctor.packages import check_packages_and_models
 from ops.doctor.ports import check_address, check_addresses
 from ops.doctor.urls import redacted, unreadable
-from workers.settings import Address, Settings
+from workers.setting_values import Address
+from workers.settings import Settings
 from workflows import provider_libraries
 from workflows.package.catalog import LIBRARY
 

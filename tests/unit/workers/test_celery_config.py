@@ -39,7 +39,11 @@ def test_a_publish_neither_retries_nor_waits_without_end() -> None:
 
 
 def test_settings_reach_celery() -> None:
-    assert (CONFIG["broker_url"], CONFIG["task_default_queue"], CONFIG["worker_concurrency"]) == ("redis://h/1", "q", 7)
+    assert (CONFIG["broker_url"], CONFIG["task_default_queue"], CONFIG["worker_concurrency"]) == (
+        "redis://h:6379/1",
+        "q",
+        7,
+    )
 
 
 def test_every_name_is_one_that_celery_knows() -> None:

@@ -1,0 +1,151 @@
+"""Brokers for tests, real ones on free ports: Redis with its Sentinels, and TLS in front of Redis."""
+
+import asyncio
+import ssl
+import subprocess
+from asyncio.subprocess import Process
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from redis.asyncio import Redis
+
+from ops.embedded.binaries import find_redis
+from ops.embedded.ports import LOOPBACK, free_port, is_open
+from ops.embedded.tied import kill_group, start_tied
+from tests.integration.stage import until
+
+MASTER = "mymaster"
+
+
+@dataclass(frozen=True, slots=True)
+class Certificates:
+    """An authority and what it signed: a server for localhost, a client; and a stranger's authority."""
+
+    folder: Path
+
+    def __getattr__(self, name: str) -> str:
+        return str(self.folder / f"{name}.pem")
+
+    @classmethod
+    def made(cls, folder: Path) -> "Certificates":
+        folder.mkdir(parents=True)
+        (folder / "names").write_text("subjectAltName=DNS:localhost,IP:127.0.0.1\n")
+        made = cls(folder)
+        for authority in ("ca", "stranger"):
+            key = ["-newkey", "rsa:2048", "-nodes", "-keyout", folder / f"{authority}_key.pem"]
+            _openssl("req", "-x509", *key, "-out", folder / f"{authority}.pem", "-subj", f"/CN={authority}", "-days", 2)
+        for name in ("server", "client"):
+            key = ["-newkey", "rsa:2048", "-nodes", "-keyout", folder / f"{name}_key.pem"]
+            _openssl("req", *key, "-out", folder / f"{name}.csr", "-subj", f"/CN={name}")
+            signed_by = ["-CA", folder / "ca.pem", "-CAkey", folder / "ca_key.pem", "-CAcreateserial"]
+            names = ["-extfile", folder / "names", "-days", 2, "-out", folder / f"{name}.pem"]
+            _openssl("x509", "-req", "-in", folder / f"{name}.csr", *signed_by, *names)
+        return made
+
+
+def _openssl(*words: Any) -> None:
+    subprocess.run(["openssl", *map(str, words)], check=True, capture_output=True)
+
+
+@asynccontextmanager
+async def tls_in_front_of(port: int, certificates: Certificates, *, mutual: bool = False) -> AsyncIterator[int]:
+    """Valkey's wheel comes without TLS: this ends it, as a load balancer before a Redis does."""
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(certificates.server, certificates.server_key)
+    if mutual:
+        context.load_verify_locations(certificates.ca)
+        context.verify_mode = ssl.CERT_REQUIRED
+
+    async def carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(OSError, ssl.SSLError):
+            while part := await reader.read(65_536):
+                writer.write(part)
+                await writer.drain()
+        writer.close()
+
+    async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        back_reader, back_writer = await asyncio.open_connection(LOOPBACK, port)
+        await asyncio.gather(carry(reader, back_writer), carry(back_reader, writer))
+
+    server = await asyncio.start_server(connected, LOOPBACK, 0, ssl=context)
+    try:
+        yield server.sockets[0].getsockname()[1]
+    finally:
+        server.close()
+
+
+class RedisProcess:
+    """A Redis server, or a Sentinel, that the test may kill and start again."""
+
+    def __init__(self, folder: Path, *flags: str, configuration: Sequence[str] = (), sentinel: bool = False) -> None:
+        self.port = free_port()
+        self.process: Process | None = None
+        self._log = folder / f"{self.port}.log"
+        file = folder / f"{self.port}.conf"
+        file.write_text("\n".join([f"port {self.port}", f"bind {LOOPBACK}", f"dir {folder}", *configuration, ""]))
+        self._argv = [str(find_redis().path), str(file), *flags, *(["--sentinel"] if sentinel else [])]
+
+    async def start(self) -> None:
+        self.process = await start_tied(self._argv, last_signal="KILL", output=self._log)
+        await until(f"{self._log} says it listens", lambda: is_open(self.port))
+
+    async def says(self, *command: str) -> Any:
+        async with Redis(host=LOOPBACK, port=self.port, decode_responses=True) as client:
+            return await client.execute_command(*command)  # type: ignore[no-untyped-call]  # redis-py leaves it untyped
+
+    async def kill(self) -> None:
+        if self.process is not None:
+            kill_group(self.process)
+            await self.process.wait()
+
+
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """A master and its replica, watched by three Sentinels."""
+
+    redis: list[RedisProcess]
+    sentinels: list[RedisProcess]
+
+    @property
+    def url(self) -> str:
+        hosts = ";".join(f"sentinel://{LOOPBACK}:{each.port}" for each in self.sentinels)
+        return f"{hosts}/0?master_name={MASTER}"
+
+    async def master(self) -> int:
+        """The port of the master that the Sentinels agree on; 0 while they do not."""
+        said = {each.port: await each.says("SENTINEL", "GET-MASTER-ADDR-BY-NAME", MASTER) for each in self.sentinels}
+        ports = {int(address[1]) for address in said.values() if address}
+        return ports.pop() if len(ports) == 1 else 0
+
+    async def fail_over(self) -> None:
+        await self.sentinels[0].says("SENTINEL", "FAILOVER", MASTER)
+
+    async def ready(self) -> bool:
+        """Each Sentinel knows the others and the replica: only then can they agree on a new master."""
+        states = [(await each.says("SENTINEL", "MASTERS"))[0] for each in self.sentinels]
+        return all((int(state["num-other-sentinels"]), int(state["num-slaves"])) == (2, 1) for state in states)
+
+
+@asynccontextmanager
+async def watched_redis(folder: Path) -> AsyncIterator[Watched]:
+    nothing_kept = ["save ''", "appendonly no", "repl-diskless-sync-delay 0", "repl-ping-replica-period 1"]
+    master = RedisProcess(folder, configuration=nothing_kept)
+    replica = RedisProcess(folder, configuration=[*nothing_kept, f"replicaof {LOOPBACK} {master.port}"])
+    watch = [
+        f"sentinel monitor {MASTER} {LOOPBACK} {master.port} 2",
+        f"sentinel down-after-milliseconds {MASTER} 800",
+        f"sentinel failover-timeout {MASTER} 3000",
+    ]
+    sentinels = [RedisProcess(folder, configuration=watch, sentinel=True) for _ in range(3)]
+    async with AsyncExitStack() as stack:
+        for each in (master, replica, *sentinels):
+            stack.push_async_callback(each.kill)
+            await each.start()
+        watched = Watched([master, replica], sentinels)
+        await until("the Sentinels know each other and the replica", watched.ready)
+        for each in sentinels:  # they look and talk every few seconds else, and a test would wait for that
+            await each.says("SENTINEL", "DEBUG", "info-period", "300", "publish-period", "200")
+        yield watched

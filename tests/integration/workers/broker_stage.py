@@ -1,0 +1,23 @@
+"""What tests of brokers do on a stage: let runs take a while, accept some, see all of them end."""
+
+from collections.abc import Callable
+
+from tests.integration.stage import Document, Stage
+
+OnBroker = Callable[..., Stage]
+
+
+def slow(stage: Stage, delay_s: float = 0.4) -> None:
+    stage.answers({agent: [{"text": agent, "delay_s": delay_s}] for agent in "AB"})
+
+
+async def all_end(stage: Stage, run_ids: list[str], *, within_s: float = 60) -> list[Document]:
+    runs = [await stage.reconciled_until_ended(each, within_s=within_s) for each in run_ids]
+    assert {run["state"] for run in runs} == {"succeeded"}
+    rows = [len(await stage.usage_rows(each)) for each in run_ids]
+    assert rows == [2] * len(run_ids), "a run was worked on twice"
+    return runs
+
+
+async def accepted(stage: Stage, count: int) -> list[str]:
+    return [(await stage.accept("Relay")).run_id for _ in range(count)]

@@ -1,0 +1,71 @@
+"""Brokers of the tests' own, and stages whose roles use them."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.integration.stage import Stage, relay, until
+from tests.integration.workers.broker_servers import (
+    Certificates,
+    RedisProcess,
+    Watched,
+    watched_redis,
+)
+from tests.integration.workers.broker_stage import OnBroker
+from tests.integration.workers.rabbitmq_node import LASTING, RabbitMQ, require_rabbitmq
+from workers.run_store import RunStore
+from workers.settings import Settings
+
+
+@pytest.fixture(scope="session")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
+    return Certificates.made(tmp_path_factory.mktemp("certificates") / "made")
+
+
+@pytest.fixture(scope="session")
+async def rabbitmq(tmp_path_factory: pytest.TempPathFactory, certificates: Certificates) -> AsyncIterator[RabbitMQ]:
+    require_rabbitmq()
+    node = RabbitMQ(tmp_path_factory.mktemp("rabbitmq") / "node", certificates)
+    try:
+        await node.start()
+        await asyncio.to_thread(node.declare, LASTING)
+        yield node
+    finally:
+        await node.close()
+
+
+@pytest.fixture(scope="session")
+async def sentinels(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Watched]:
+    async with watched_redis(tmp_path_factory.mktemp("sentinels")) as servers:
+        yield servers
+
+
+@pytest.fixture
+async def watched(sentinels: Watched) -> Watched:
+    await until("the Sentinels know each other and a replica", sentinels.ready)
+    return sentinels
+
+
+@pytest.fixture
+async def redis(tmp_path: Path) -> AsyncIterator[RedisProcess]:
+    server = RedisProcess(tmp_path, configuration=["save ''", "appendonly no"])
+    yield server
+    await server.kill()
+
+
+@pytest.fixture
+async def on_broker(settings: Settings, store: RunStore, tmp_path: Path) -> AsyncIterator[OnBroker]:
+    stages: list[Stage] = []
+
+    def made(url: str, **changes: Any) -> Stage:
+        stages.append(Stage(replace(settings, redis_url=url, **changes), store, tmp_path / f"stage{len(stages)}"))
+        stages[-1].package("Relay", relay("Relay", ["A", "B"]))
+        return stages[-1]
+
+    yield made
+    for stage in stages:
+        await stage.close()

@@ -1,0 +1,173 @@
+"""Every kind of broker, for real: a URL is all that changes, and none of them is needed for a run to be kept."""
+
+import asyncio
+import signal
+import sys
+from asyncio.subprocess import Process
+from dataclasses import replace
+
+import pytest
+
+from tests.integration.stage import Stage, until
+from tests.integration.workers.broker_servers import Certificates, Watched, tls_in_front_of
+from tests.integration.workers.broker_stage import OnBroker, accepted, all_end, slow
+from tests.integration.workers.rabbitmq_node import LASTING, RabbitMQ
+from workers.services import Services
+from workers.settings import as_environment
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
+
+RUNS = 15
+
+
+# -- RabbitMQ
+
+
+async def test_a_worker_killed_on_rabbitmq_is_taken_over(rabbitmq: RabbitMQ, on_broker: OnBroker) -> None:
+    stage = on_broker(rabbitmq.url)
+    slow(stage, 0.6)
+    first = await stage.start_worker()
+    [run_id] = await accepted(stage, 1)
+    await stage.turn_is(run_id, 1)
+
+    first.kill()
+    await stage.start_worker()
+    [run] = await all_end(stage, [run_id])
+
+    assert run["worker_losses"] == 1
+
+
+async def test_on_rabbitmq_a_wake_up_is_in_a_quorum_queue_and_a_busy_worker_holds_one_at_most(
+    rabbitmq: RabbitMQ, on_broker: OnBroker
+) -> None:
+    stage = on_broker(rabbitmq.url)
+    slow(stage, 0.7)
+    await stage.start_worker(concurrency=2)
+    runs = await accepted(stage, 6)
+    await stage.turn_is(runs[0], 1)
+
+    waiting = await asyncio.to_thread(rabbitmq.declare, stage.settings.queue)
+
+    assert waiting == 3, "two are worked on, one waits in the worker, the rest for anybody"
+    assert not await asyncio.to_thread(rabbitmq.has_exchange, "celery_delayed_27"), "nothing of ours is delayed there"
+    await all_end(stage, runs)
+
+
+async def test_runs_end_over_amqps_with_a_client_certificate(
+    rabbitmq: RabbitMQ, on_broker: OnBroker, certificates: Certificates
+) -> None:
+    login = f"ssl_certfile={certificates.client}&ssl_keyfile={certificates.client_key}"
+    stage = on_broker(f"amqps://guest:guest@localhost:{rabbitmq.tls_port}/?ssl_ca_certs={certificates.ca}&{login}")
+    await stage.start_worker()
+
+    await all_end(stage, await accepted(stage, 3))
+
+
+async def test_rabbitmq_killed_under_load_loses_no_run_and_no_worker(rabbitmq: RabbitMQ, on_broker: OnBroker) -> None:
+    stage = on_broker(rabbitmq.url, queue=LASTING)
+    slow(stage)
+    worker = await stage.start_worker(concurrency=5)
+    runs = await accepted(stage, RUNS)
+    await stage.turn_is(runs[0], 1)
+    await until("the queue is on disk", lambda: rabbitmq.keeps(LASTING))
+
+    await rabbitmq.kill()
+    runs += await accepted(stage, 5)
+    await rabbitmq.start()
+    runs += await accepted(stage, 5)
+    await all_end(stage, runs)
+
+    assert worker.returncode is None, stage.log()[-3000:]
+
+
+# -- Redis behind Sentinels
+
+
+async def test_a_worker_follows_a_master_that_is_moved_while_it_waits(watched: Watched, on_broker: OnBroker) -> None:
+    stage = on_broker(watched.url)
+    worker = await stage.start_worker()
+    old = await watched.master()
+
+    await watched.fail_over()
+    await until("another master", lambda: new_master(watched, old))
+    await all_end(stage, await accepted(stage, 3))
+
+    assert worker.returncode is None, stage.log()[-3000:]
+
+
+async def test_a_master_that_freezes_is_left(watched: Watched, on_broker: OnBroker) -> None:
+    stage = on_broker(f"{watched.url}&health_check_interval=1")
+    worker = await stage.start_worker()
+    old = await watched.master()
+    [frozen] = [each for each in watched.redis if each.port == old]
+    assert frozen.process is not None
+
+    frozen.process.send_signal(signal.SIGSTOP)
+    try:
+        await until("another master", lambda: new_master(watched, old))
+        await all_end(stage, await accepted(stage, 3))
+    finally:
+        frozen.process.send_signal(signal.SIGCONT)
+
+    assert worker.returncode is None, stage.log()[-3000:]
+
+
+async def test_a_master_killed_under_load_loses_no_run_and_no_worker(watched: Watched, on_broker: OnBroker) -> None:
+    stage = on_broker(watched.url)
+    slow(stage)
+    worker = await stage.start_worker(concurrency=5)
+    runs = await accepted(stage, RUNS)
+    await stage.turn_is(runs[0], 1)
+
+    old = await watched.master()
+    [killed] = [each for each in watched.redis if each.port == old]
+    await killed.kill()
+    runs += await accepted(stage, 5)
+    await until("another master", lambda: new_master(watched, old))
+    runs += await accepted(stage, 5)
+    await all_end(stage, runs)
+    await killed.start()
+
+    assert worker.returncode is None, stage.log()[-3000:]
+
+
+async def new_master(watched: Watched, old: int) -> bool:
+    return await watched.master() not in {0, old}
+
+
+# -- Redis over TLS
+
+
+async def test_runs_end_over_tls_and_where_the_server_asks_for_a_certificate(
+    servers: Services, on_broker: OnBroker, certificates: Certificates
+) -> None:
+    redis = int((servers.redis_url or "").rsplit(":", 1)[1].split("/")[0])
+    login = f"ssl_certfile={certificates.client}&ssl_keyfile={certificates.client_key}"
+    async with (
+        tls_in_front_of(redis, certificates) as port,
+        tls_in_front_of(redis, certificates, mutual=True) as asking,
+    ):
+        stage = on_broker(f"rediss://localhost:{port}/0?ssl_ca_certs={certificates.ca}")
+        mutual = f"rediss://localhost:{asking}/0?ssl_ca_certs={certificates.ca}&{login}"
+        worker = await started_by_celery(stage, mutual)
+
+        await all_end(stage, await accepted(stage, 3))
+
+        worker.terminate()
+        assert await asyncio.wait_for(worker.wait(), 20) == 0
+
+
+async def started_by_celery(stage: Stage, redis_url: str) -> Process:
+    """As people who know Celery start it."""
+    log = (stage.folder / "worker-0.log").open("ab")
+    command = [sys.executable, "-m", "celery", "-A", "workers", "worker", "--loglevel=WARNING"]
+    environment = as_environment(replace(stage.settings, redis_url=redis_url))
+    process = await asyncio.create_subprocess_exec(*command, env=environment, stdout=log, stderr=log)
+    log.close()
+    stage.workers.append(process)
+    await until("the worker is ready", lambda: says(stage, "worker_ready"))
+    return process
+
+
+async def says(stage: Stage, event: str) -> bool:
+    return event in stage.log()

@@ -1,0 +1,96 @@
+"""Wake-ups before the broker: sent together, never waited for, and one line per outage."""
+
+import asyncio
+import logging
+import threading
+from collections.abc import AsyncIterator, Sequence
+
+import pytest
+
+from workers.wakeups import MAX_WAITING, Wakeups
+
+
+class Broker:
+    def __init__(self) -> None:
+        self.batches: list[list[str]] = []
+        self.away = False
+        self.open = threading.Event()
+        self.open.set()
+
+    def publish(self, run_ids: Sequence[str]) -> None:
+        self.open.wait(5)
+        if self.away:
+            raise ConnectionError("nobody there")
+        self.batches.append(list(run_ids))
+
+
+@pytest.fixture
+def broker() -> Broker:
+    return Broker()
+
+
+@pytest.fixture
+async def wakeups(broker: Broker) -> AsyncIterator[Wakeups]:
+    started = Wakeups(broker.publish)
+    started.start()
+    yield started
+    broker.open.set()
+    await started.stop()
+
+
+def lines(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage() for record in caplog.records]
+
+
+async def test_what_waits_is_published_together_and_in_order(wakeups: Wakeups, broker: Broker) -> None:
+    for number in range(100):
+        wakeups.send(f"run_{number}")
+    await wakeups.drained()
+
+    assert broker.batches == [[f"run_{number}" for number in range(100)]]
+
+
+async def test_an_outage_is_two_lines_however_many_are_left(
+    wakeups: Wakeups, broker: Broker, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    broker.away = True
+    for number in range(3):
+        wakeups.send(f"run_{number}")
+        await wakeups.drained()
+    broker.away = False
+    wakeups.send("run_3")
+    await wakeups.drained()
+
+    assert lines(caplog) == ["wakeups_left_to_reconciler", "wakeups_flow_again"]
+    assert vars(caplog.records[1])["left_to_reconciler"] == 3
+    assert broker.batches == [["run_3"]]
+
+
+async def test_a_broker_that_does_not_answer_delays_nobody_and_fills_no_memory(
+    wakeups: Wakeups, broker: Broker, caplog: pytest.LogCaptureFixture
+) -> None:
+    broker.open.clear()
+    wakeups.send("first")
+    await asyncio.sleep(0)
+    for number in range(MAX_WAITING + 50):
+        wakeups.send(f"run_{number}")
+    broker.open.set()
+    await wakeups.drained()
+
+    assert sum(map(len, broker.batches)) == MAX_WAITING + 1
+    assert lines(caplog) == ["wakeups_left_to_reconciler"]
+
+
+async def test_a_stop_waits_only_for_its_grace(broker: Broker, caplog: pytest.LogCaptureFixture) -> None:
+    wakeups = Wakeups(broker.publish)
+    wakeups.start()
+    broker.open.clear()
+    wakeups.send("run_1")
+    await asyncio.sleep(0)
+
+    await wakeups.stop(grace_s=0.05)
+    broker.open.set()
+
+    assert lines(caplog) == ["wakeups_left_to_reconciler"]
+    assert vars(caplog.records[0])["count"] == 1

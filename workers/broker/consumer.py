@@ -1,0 +1,33 @@
+"""Celery's consumer as wake-ups need it: one message at a time on RabbitMQ, and never waiting for a silent Redis."""
+
+from typing import Any, ClassVar
+
+from celery.worker.consumer import Consumer
+from typing_extensions import override
+
+from workers.broker.options import SOCKET_TIMEOUT_S
+from workers.broker.silence import leave_silent_redis
+
+_CelerySteps: Any = Consumer.Blueprint
+_UNUSED = "celery.worker.consumer.delayed_delivery:DelayedDelivery"
+
+
+class WakeupConsumer(Consumer):
+    class Blueprint(_CelerySteps):  # type: ignore[misc]  # the type stubs know it as a variable only
+        # It would declare 28 exchanges and as many queues in a RabbitMQ with quorum queues, for ETAs we never set.
+        default_steps: ClassVar[list[str]] = [each for each in _CelerySteps.default_steps if each != _UNUSED]
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        # Celery would take as many messages as there are threads beside those that are worked on. They would wait
+        # here, unseen by workers that are idle. `worker_disable_prefetch` prevents it on Redis, and only there.
+        if options["app"].conf.task_default_queue_type == "quorum":
+            options["initial_prefetch_count"] = 1
+        super().__init__(*args, **options)
+
+    @override
+    def register_with_event_loop(self, hub: Any) -> None:
+        """Called again after every reconnect, with an emptied loop."""
+        super().register_with_event_loop(hub)
+        connection: Any = self.connection
+        if connection.transport.driver_type == "redis":
+            hub.call_repeatedly(SOCKET_TIMEOUT_S, leave_silent_redis, connection)

@@ -1,0 +1,41 @@
+"""What an option of the broker's URL may say; an error says what it must be, without the value."""
+
+from collections.abc import Callable
+
+
+def whole_number(raw: str) -> int:
+    if not (raw.isascii() and raw.isdigit() and len(raw) <= 9 and int(raw) >= 1):
+        raise ValueError("a whole number of at least 1")
+    return int(raw)
+
+
+def seconds(raw: str) -> float:
+    try:
+        number = float(raw)
+    except ValueError:
+        number = 0.0
+    if not 0 < number <= 3600:
+        raise ValueError("a number of seconds, at most 3600")
+    return number
+
+
+def text(raw: str) -> str:
+    if not raw:
+        raise ValueError("something; leave it out if you mean nothing")
+    return raw
+
+
+def yes_or_no(raw: str) -> bool:
+    words = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
+    if raw.lower() not in words:
+        raise ValueError("true or false")
+    return words[raw.lower()]
+
+
+def one_of(*words: str) -> Callable[[str], str]:
+    def parse(raw: str) -> str:
+        if raw not in words:
+            raise ValueError(f"one of {', '.join(words)}")
+        return raw
+
+    return parse
