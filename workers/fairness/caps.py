@@ -25,6 +25,14 @@ class Rate:
 
 
 @dataclass(frozen=True, slots=True)
+class Limit:
+    """So many runs at once. `name` is what `held_by` says of a run that waits for it: `app:acme`, `workflow:Digest`."""
+
+    name: str
+    most: int
+
+
+@dataclass(frozen=True, slots=True)
 class Caps:
     """By kind and name; the name "" is for all that have none of their own. `text` is how they were written."""
 
@@ -37,6 +45,10 @@ class Caps:
 
     def of_workflow(self, workflow: str) -> int | None:
         return self.concurrency.get(("workflow", workflow), self.concurrency.get(("workflow", "")))
+
+    def limits_of(self, app_id: str, workflow: str) -> list[Limit]:
+        found = {f"app:{app_id}": self.of_app(app_id), f"workflow:{workflow}": self.of_workflow(workflow)}
+        return [Limit(name, most) for name, most in found.items() if most is not None]
 
     def rate_of(self, app_id: str) -> Rate | None:
         return self.rates.get(app_id, self.rates.get(""))

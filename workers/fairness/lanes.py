@@ -5,73 +5,133 @@ that an app which sends ten thousand runs would stand in front of everybody else
 the first run of the next lane instead. There are as many tickets as ready runs, so each is claimed in the end.
 
 1. Which lanes there are is asked of the store at most every `LOOK_EVERY_S`: one seek in the index for each app that
-   waits, however long its backlog is.
+   waits, however long its backlog is. With so many apps that this takes long, it is asked more rarely.
 2. The next lane is the one after the last, in order of names. Nothing is awaited in between, so runs that are claimed
    side by side in this process come from different apps.
-3. A lane that turns out to be empty is forgotten until the next look. Before a ticket is thrown away, a look that
-   began after the ticket came must have found nothing.
+3. A lane that turns out to be empty is forgotten until the next look. A ticket is thrown away when a look that began
+   after it came sees no lane at all. That one lane after the other was found empty is not enough: meanwhile somebody
+   may have taken the run that came with this ticket, and left this ticket the one that came with theirs.
+4. A run over a cap is held, and the ticket goes on with the next lane, as if it came anew: another run may have been
+   let go in the place of this one.
 """
 
 import asyncio
+import logging
 import time
-from collections.abc import Mapping
+from bisect import bisect_right
+from collections.abc import Callable, Mapping
 
 from pymongo import ASCENDING, DESCENDING
 
+from workers.fairness.admission import Admission
 from workers.ownership import Ownership
 from workers.run import Claim
 from workers.run_store import RunStore
 
 LOOK_EVERY_S = 0.03
+LOOK_SHARE = 10  # of the time at most one in so many goes into looks
+IN_ONE_ANSWER = 100_000
+# Others may be faster each time, but this often only where runs stand in a lane that nobody may claim.
+MOST_LOOKS = 20
+
+log = logging.getLogger(__name__)
+
+
+class Look:
+    """What one look saw: the lanes in order of names, and how urgent the first run of each is."""
+
+    def __init__(self, urgency: Mapping[str, int], *, began: float) -> None:
+        self.began = began
+        self.saw_nothing = not urgency
+        self._urgency = urgency
+        self._names = sorted(urgency)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    def after(self, last: str) -> str | None:
+        """The next one round; None when all are empty."""
+        if not self._names:
+            return None
+        return self._names[bisect_right(self._names, last) % len(self._names)]
+
+    def urgency_of(self, lane: str) -> int:
+        return self._urgency.get(lane, 0)
+
+    def forget(self, lane: str) -> None:
+        place = bisect_right(self._names, lane) - 1
+        if place >= 0 and self._names[place] == lane:
+            del self._names[place]
 
 
 class Lanes:
-    def __init__(self, store: RunStore, ownership: Ownership) -> None:
+    def __init__(
+        self, store: RunStore, ownership: Ownership, admission: Admission, stopping: Callable[[], bool]
+    ) -> None:
         self._runs = store.runs
         self._ownership = ownership
-        self._urgency: dict[str, int] = {}  # of the first run of each lane that is not known to be empty
-        self._looked_at = float("-inf")
+        self._admission = admission
+        self._stopping = stopping
+        self._seen = Look({}, began=float("-inf"))
+        self._every_s = LOOK_EVERY_S
         self._looking = asyncio.Lock()
         self._last = ""
 
     async def next(self, wakeup: str) -> Claim | None:
         """A run to work on, ours from now on; None when nothing is ready."""
+        while True:
+            claim, admitted = await self._take_turn(wakeup)
+            if claim is None or admitted:
+                return claim
+            if self._stopping():
+                return None  # this ticket has dealt with one run, though not by starting it
+
+    async def _take_turn(self, wakeup: str) -> tuple[Claim | None, bool]:
         came_at = time.monotonic()
-        for since in (came_at - LOOK_EVERY_S, came_at):
+        since = came_at - self._every_s
+        for _ in range(MOST_LOOKS):
             await self._look(since)
-            while (lane := self._turn_of()) is not None:
-                claim = await self._first_of(lane, wakeup)
-                if claim is not None:
-                    return claim
-                self._urgency.pop(lane, None)
-        return None
+            if self._seen.saw_nothing and self._seen.began >= came_at:
+                return None, False
+            while self._seen:
+                async with self._admission.one_at_a_time():
+                    claim = await self._claim_of_next(wakeup)
+                    if claim is not None:
+                        return claim, await self._admission.admitted(claim)
+            since = time.monotonic()
+        log.info("ticket_given_up", extra={"run_id": wakeup, "looks": MOST_LOOKS})
+        return None, False
 
-    async def _first_of(self, lane: str, wakeup: str) -> Claim | None:
-        if len(self._urgency) > 1:
-            return await self._ownership.claim_first(lane)
-        return await self._ownership.claim_first(lane, preferred=wakeup, urgency=self._urgency.get(lane, 0))
-
-    def _turn_of(self) -> str | None:
-        if not self._urgency:
+    async def _claim_of_next(self, wakeup: str) -> Claim | None:
+        look = self._seen  # another ticket may look meanwhile: what is found empty now says nothing about that
+        lane = look.after(self._last)
+        if lane is None:
             return None
-        self._last = min((lane for lane in self._urgency if lane > self._last), default=min(self._urgency))
-        return self._last
+        self._last = lane
+        if len(look) > 1:
+            claim = await self._ownership.claim_first(lane)
+        else:
+            claim = await self._ownership.claim_first(lane, preferred=wakeup, urgency=look.urgency_of(lane))
+        if claim is None:
+            look.forget(lane)
+        return claim
 
     async def _look(self, since: float) -> None:
-        if self._looked_at >= since:
+        if self._seen.began >= since:
             return
         async with self._looking:
-            if self._looked_at >= since:
+            if self._seen.began >= since:
                 return
             began = time.monotonic()
-            found = await self._runs.aggregate(_FIRST_OF_EACH, hint="by_lane")
-            self._urgency = {row["_id"]: row["urgency"] async for row in found}
-            self._looked_at = began
+            found = await self._runs.aggregate(FIRST_OF_EACH, hint="by_lane", batchSize=IN_ONE_ANSWER)
+            self._seen = Look({row["_id"]: row["urgency"] async for row in found}, began=began)
+            self._every_s = max(LOOK_EVERY_S, (time.monotonic() - began) * LOOK_SHARE)
 
 
 # Answered by skipping through the index, a seek for each lane (DISTINCT_SCAN): the order is the index's own.
-_FIRST_OF_EACH: list[Mapping[str, object]] = [
-    {"$match": {"lane": {"$exists": True}}},
+# `$exists` in the place of `$gte` would read every ready run's document.
+FIRST_OF_EACH: list[Mapping[str, object]] = [
+    {"$match": {"lane": {"$gte": ""}}},
     {"$sort": {"lane": ASCENDING, "priority": DESCENDING, "_id": ASCENDING}},
     {"$group": {"_id": "$lane", "urgency": {"$first": "$priority"}}},
 ]

@@ -1,0 +1,166 @@
+"""Holds on real servers: a cap is never exceeded, and whoever it held goes on when there is room."""
+
+import asyncio
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.integration.stage import Stage, relay, until
+from tests.integration.workers.test_fairness import all_ended, flood, furthest_apart, hold, started
+from workers.fairness.caps import parse_caps
+from workers.fairness.rates import EARLY_S
+from workers.run_document import as_json
+from workers.run_store import RunStore
+
+pytestmark = pytest.mark.integration
+
+WORK = """
+import asyncio, time
+from pathlib import Path
+
+LOG = Path({log!r})
+
+
+def noted(change):
+    with LOG.open("a") as log:
+        log.write(f"{{time.time():.6f}} {{change}}\\n")
+
+
+async def work():
+    noted(1)
+    await asyncio.sleep(0.1)
+    noted(-1)
+    return "done"
+"""
+
+
+def working(stage: Stage, caps: str) -> None:
+    """A package whose tool notes when somebody is at work."""
+    package = relay("Work", ["A"])
+    package["tools"] = {"tools": [{"agent": "A", "file": "work.py", "function": "work"}]}
+    package["tools/work.py"] = WORK.format(log=str(stage.folder / "work.log"))
+    stage.package("Work", package)
+    stage.answers({"A": [{"tool_calls": [{"name": "work"}]}, {"text": "worked"}]})
+    capped(stage, caps)
+
+
+def capped(stage: Stage, caps: str) -> None:
+    stage.settings = replace(stage.settings, caps=parse_caps(caps))
+
+
+def most_at_once(stage: Stage) -> int:
+    lines = [line.split() for line in (stage.folder / "work.log").read_text().splitlines()]
+    now = most = 0
+    for _, change in sorted((float(at), int(change)) for at, change in lines):
+        now += change
+        most = max(most, now)
+    return most
+
+
+@contextmanager
+def reconciling(stage: Stage) -> Iterator[None]:
+    """What the scheduler role does beside its ticks."""
+    reconciler = stage.reconciler()
+
+    async def once_a_second() -> None:
+        while True:
+            await reconciler.run_pass()
+            await asyncio.sleep(1)
+
+    task = asyncio.create_task(once_a_second())
+    try:
+        yield
+    finally:
+        task.cancel()
+
+
+async def held(store: RunStore, **query: Any) -> int:
+    return await store.runs.count_documents({"hold": {"$ne": None}, **query})
+
+
+async def test_a_cap_is_never_exceeded_by_three_workers_and_nobody_waits_for_ever(stage: Stage) -> None:
+    working(stage, "app=3")
+    for _ in range(3):
+        await stage.start_worker(concurrency=8)
+    for run_id in await flood(stage.store, ["acme"] * 60, workflow="Work"):
+        stage.wakeups.send(run_id)
+
+    with reconciling(stage):
+        await all_ended(stage.store, within_s=60)
+
+    assert await stage.store.runs.count_documents({"state": "succeeded", "attempt": 1}) == 60
+    assert most_at_once(stage) == 3
+    assert "run_held" in stage.log()
+    assert await stage.store.runs.count_documents({"held_by": {"$exists": True}}) == 0
+
+
+async def test_a_workflow_at_its_cap_goes_round_the_apps_without_a_scheduler(stage: Stage) -> None:
+    stage.package("Relay", relay("Relay", ["A"]))
+    stage.package("Other", relay("Other", ["A"]))
+    stage.answers({}, default={"text": "ok", "delay_s": 0.05})
+    capped(stage, "workflow:Relay=1")
+    apps = ["acme"] * 5 + ["globex"] * 5 + ["initech"] * 5
+    await hold(stage.store, "workflow:Relay", apps)
+    await stage.start_worker()
+
+    await stage.accept("Relay", app_id="acme")
+    assert (await stage.ended((await stage.accept("Other")).run_id))["state"] == "succeeded"
+    await all_ended(stage.store)
+
+    assert furthest_apart([run["app_id"] for run in await started(stage.store, workflow="Relay")], apps) == 1
+
+
+async def test_a_rate_spaces_the_starts_of_an_app_and_of_no_other(stage: Stage) -> None:
+    per_s, count = 2, 8
+    stage.package("Relay", relay("Relay", ["A"]))
+    capped(stage, f"rate:acme={per_s}/s")
+    await stage.start_worker()
+    for run_id in await flood(stage.store, ["acme"] * count + ["globex"] * 5):
+        stage.wakeups.send(run_id)
+
+    await until("the rate holds some", lambda: held(stage.store, app_id="acme", hold="rate"))
+    await all_ended(stage.store, app_id="globex")
+    with reconciling(stage):
+        await all_ended(stage.store)
+
+    starts = [run["started_at"].timestamp() for run in await started(stage.store, app_id="acme")]
+    assert len(starts) == count
+    slack_s = 0.5  # between a claim and its question to the rate
+    for first in range(count):
+        for last in range(first, count):
+            most = (starts[last] - starts[first] + EARLY_S + slack_s) * per_s + 1
+            assert last - first + 1 <= most
+    assert starts[-1] - starts[0] < count / per_s + 2
+
+
+async def test_who_is_held_by_a_dead_workers_run_goes_on_after_its_lease(stage: Stage) -> None:
+    stage.package("Relay", relay("Relay", ["A", "B"]))
+    stage.answers({"A": [{"text": "one"}], "B": [{"text": "two", "delay_s": 60}]}, default={"text": "ok"})
+    stage.package("Short", relay("Short", ["C"]))
+    capped(stage, "app=1")
+    doomed = await stage.start_worker()
+    long = (await stage.accept("Relay")).run_id
+    await stage.turn_is(long, 1)
+    waiting = [(await stage.accept("Short")).run_id for _ in range(3)]
+    await until("the others are held", lambda: all_held(stage, waiting))
+    [shown] = [as_json(run) for run in await stage.store.list() if run["_id"] == waiting[0]]
+    assert (shown["state"], shown["hold"], shown["held_by"]) == ("queued", "concurrency", "app:acme")
+    assert (shown["attempt"], shown["started_at"], shown["history"]) == (1, None, [])
+
+    doomed.send_signal(signal.SIGKILL)
+    await doomed.wait()
+    stage.answers({"A": [{"text": "one"}], "B": [{"text": "two"}]}, default={"text": "ok"})
+    await stage.start_worker()
+    with reconciling(stage):
+        ended = [await stage.ended(run_id) for run_id in [long, *waiting]]
+
+    assert [run["state"] for run in ended] == ["succeeded"] * 4
+    assert all(as_json(run)["hold"] is None and "held_by" not in as_json(run) for run in ended)
+
+
+async def all_held(stage: Stage, run_ids: list[str]) -> bool:
+    return await held(stage.store, _id={"$in": run_ids}) == len(run_ids)

@@ -1,0 +1,202 @@
+"""Admission and releases on a real MongoDB: who is held, who is let go, and what that asks of the store."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Mapping
+
+import pytest
+from pymongo import monitoring
+
+from tests.integration.stage import Document, until
+from tests.integration.workers.test_fairness import explained, flood, hold, stages
+from workers.fairness.admission import Admission
+from workers.fairness.caps import Caps, parse_caps
+from workers.fairness.held import EACH_LIMIT, HeldRuns, each_app
+from workers.fairness.rates import Rates
+from workers.fairness.releases import MAX_RELEASED, Releases
+from workers.ownership import Ownership
+from workers.run import Claim, HoldKind
+from workers.run_store import RunStore, connect
+from workers.settings import Settings
+
+pytestmark = pytest.mark.integration
+
+
+class Sent:
+    def __init__(self) -> None:
+        self.run_ids: list[str] = []
+
+    def send(self, run_id: str) -> None:
+        self.run_ids.append(run_id)
+
+
+async def released(store: RunStore, caps: Caps) -> Mapping[str, int]:
+    return await Releases(store, caps, Sent()).run_pass()
+
+
+async def test_caps_that_are_gone_hold_nobody_and_other_kinds_of_holds_stay(store: RunStore) -> None:
+    concurrency = await hold(store, "app:acme", ["acme"] * 3) + await hold(store, "workflow:Relay", ["a", "b"])
+    rate = await hold(store, "rate:acme", ["acme"] * 4, kind="rate")
+    [budget] = await hold(store, "budget:acme", ["acme"], kind="budget")
+    sent = Sent()
+
+    assert await Releases(store, Caps(), sent).run_pass() == {"concurrency": 5, "rate": 4}
+
+    assert sorted(sent.run_ids) == sorted(concurrency + rate)
+    ready = {"state": "queued", "hold": None, "lane": {"$exists": True}}
+    assert await store.runs.count_documents({"_id": {"$in": sent.run_ids}, **ready}) == 9
+    run = await store.find(budget)
+    assert run is not None
+    assert (run["hold"], run["held_by"]) == ("budget", "budget:acme")
+    assert await released(store, Caps()) == {}
+
+
+async def test_a_pass_is_bounded_and_the_next_goes_on_where_it_ended(store: RunStore) -> None:
+    await hold(store, "app:acme", ["acme"] * MAX_RELEASED)
+    await hold(store, "app:globex", ["globex"] * 2)
+    releases = Releases(store, Caps(), Sent())
+
+    assert await releases.run_pass() == {"concurrency": MAX_RELEASED}
+    assert await releases.run_pass() == {"concurrency": 2}
+
+
+async def test_only_as_many_are_released_as_there_is_room_for_and_once(store: RunStore) -> None:
+    caps = parse_caps("app=4,workflow:Other=5")
+    await flood(store, ["acme"], state="running")
+    await hold(store, "app:acme", ["acme"] * 9)
+    await hold(store, "workflow:Other", ["a", "b", "c"] * 4, workflow="Other")
+    releases = Releases(store, caps, Sent())
+
+    assert await releases.run_pass() == {"concurrency": 3 + 5}
+    assert await releases.run_pass() == {}  # they are on their way
+    assert await released(store, caps) == {}
+    shares = Counter([run["app_id"] async for run in store.runs.find({"workflow": "Other", "hold": None})])
+    assert sorted(shares.values()) == [1, 2, 2]
+
+    await store.runs.update_many({"workflow": "Other", "hold": None}, {"$set": {"state": "succeeded"}})
+    await store.runs.update_many({"state": "succeeded"}, {"$unset": {"lane": 1, "held_by": 1}})
+    assert await releases.run_pass() == {"concurrency": 5}
+    shares = Counter([run["app_id"] async for run in store.runs.find({"workflow": "Other", "hold": None})])
+    assert sorted(shares.values()) == [3, 3, 4]
+
+
+async def test_of_those_that_are_held_the_urgent_go_first_then_the_old(store: RunStore) -> None:
+    low, old, new, high = [(await hold(store, "app:acme", ["acme"], priority=each))[0] for each in (0, 5, 5, 9)]
+    runs = HeldRuns(store)
+
+    assert [await runs.release_next("app:acme", after="acme") for _ in range(5)] == [high, old, new, low, None]
+
+
+async def claimed(store: RunStore, run_id: str) -> Claim:
+    claim = await Ownership(store, owner="w", lease_s=30).claim(run_id)
+    assert claim is not None
+    return claim
+
+
+def admission(store: RunStore, caps: str, noted: list[HoldKind] | None = None) -> Admission:
+    seen = [] if noted is None else noted
+    return Admission(parse_caps(caps), store, Ownership(store, owner="w", lease_s=30), Sent(), seen.append)
+
+
+async def test_who_comes_later_waits_behind_those_that_a_rate_holds(store: RunStore) -> None:
+    noted: list[HoldKind] = []
+    door = admission(store, "rate=10/s", noted)
+    [older] = await hold(store, "rate:acme", ["acme"], kind="rate")
+    younger, urgent = await flood(store, ["acme", "acme"])
+    await store.runs.update_one({"_id": urgent}, {"$set": {"priority": 9}})
+
+    assert not await door.admitted(await claimed(store, younger))
+    assert await door.admitted(await claimed(store, urgent))
+    assert noted == [HoldKind.RATE]
+    await HeldRuns(store).release_next("rate:acme", after="")
+    assert await door.admitted(await claimed(store, older))
+
+
+async def test_a_rate_counts_starts_and_not_attempts(store: RunStore) -> None:
+    door, ownership = admission(store, "rate=1/h"), Ownership(store, owner="w", lease_s=30)
+    first, second = await flood(store, ["acme", "acme"])
+    claim = await claimed(store, first)
+    assert await door.admitted(claim)
+    await store.runs.update_one({"_id": first}, {"$set": {"state": "queued"}})
+
+    assert await door.admitted(await claimed(store, first))
+    assert not await door.admitted(await claimed(store, second))
+    assert await ownership.claim(second) is None
+
+
+async def test_a_rate_that_was_raised_is_not_bound_by_the_old_one(store: RunStore) -> None:
+    rates, slow, fast = Rates(store.database), parse_caps("rate=1/h").rates[""], parse_caps("rate=100/s").rates[""]
+    assert await rates.take("acme", slow)
+    assert not await rates.take("acme", slow)
+
+    assert not await rates.take("acme", fast)
+    await until("the new rate applies", lambda: rates.take("acme", fast), within_s=2)
+
+
+async def test_side_by_side_a_rate_gives_no_start_twice(store: RunStore) -> None:
+    rates, rate = Rates(store.database), parse_caps("rate=1/m").rates[""]
+
+    assert (await asyncio.gather(*(rates.take("acme", rate) for _ in range(20)))).count(True) == 1
+    assert await rates.free({"acme": rate, "new": rate}) == {"acme": 0, "new": 1}
+
+
+async def test_a_run_that_leaves_is_followed_by_one_of_each_of_its_limits(store: RunStore) -> None:
+    caps, sent = parse_caps("app=1,workflow:Relay=1"), Sent()
+    door = Admission(caps, store, Ownership(store, owner="w", lease_s=30), sent, lambda _: None)
+    [leaving] = await flood(store, ["acme"])
+    claim = await claimed(store, leaving)
+    [same_app] = await hold(store, "app:acme", ["acme"], workflow="Other")
+    [same_workflow] = await hold(store, "workflow:Relay", ["globex"])
+
+    assert await door.release_after(claim) is None  # it has not left yet
+    await store.runs.update_one({"_id": leaving}, {"$set": {"state": "succeeded"}})
+    assert await door.release_after(claim) == same_app
+    assert sent.run_ids == [same_workflow]
+    assert await door.release_after(claim) is None
+
+
+class Commands(monitoring.CommandListener):
+    def __init__(self) -> None:
+        self.names: list[str] = []
+
+    def started(self, event: monitoring.CommandStartedEvent) -> None:
+        self.names.append(event.command_name)
+
+    def succeeded(self, event: monitoring.CommandSucceededEvent) -> None:
+        """Nothing to note."""
+
+    def failed(self, event: monitoring.CommandFailedEvent) -> None:
+        """Nothing to note."""
+
+
+async def test_without_caps_nothing_is_asked_of_the_store(
+    settings: Settings, store: RunStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commands = Commands()
+    monkeypatch.setattr(monitoring, "_LISTENERS", monitoring._Listeners([commands], [], [], [], []))
+    listened = RunStore(connect(settings.mongodb_url or "", database=settings.database))
+    claim = await claimed(store, (await flood(store, ["acme"]))[0])
+
+    try:
+        assert await admission(listened, "").admitted(claim)
+        assert await admission(listened, "").release_after(claim) is None
+        assert commands.names == []
+        assert await admission(listened, "app=1").admitted(claim)
+        assert commands.names == ["aggregate"]
+    finally:
+        await listened.database.client.close()
+
+
+async def test_releasing_reads_a_key_for_each_limit_and_app_and_not_the_backlog(store: RunStore) -> None:
+    await hold(store, "app:acme", ["acme"] * 500)
+    await hold(store, "workflow:Relay", ["a", "b", "c"] * 200)
+
+    for pipeline, seeks in ((EACH_LIMIT, 3), (each_app("workflow:Relay"), 4)):
+        look = await explained(store, {"aggregate": "runs", "pipeline": pipeline, "hint": "by_limit", "cursor": {}})
+        assert look["totalKeysExamined"] <= seeks
+        assert look["totalDocsExamined"] == 0
+        assert "DISTINCT_SCAN" in stages(look)
+    next_one: Document = {"held_by": "workflow:Relay", "app_id": {"$gt": "a"}, "state": "queued"}
+    order = {"app_id": 1, "priority": -1, "_id": 1}
+    found = await explained(store, {"find": "runs", "filter": next_one, "sort": order, "limit": 1, "hint": "by_limit"})
+    assert (found["totalKeysExamined"], found["totalDocsExamined"]) == (1, 1)

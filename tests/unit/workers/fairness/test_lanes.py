@@ -1,0 +1,80 @@
+"""Lanes: turns go round, and no ticket is thrown away while somebody's run waits for it."""
+
+from collections.abc import AsyncIterator
+from typing import Any, cast
+
+from workers.fairness.admission import Admission
+from workers.fairness.caps import Caps
+from workers.fairness.lanes import MOST_LOOKS, Lanes, Look
+from workers.run import Claim
+
+
+def test_turns_go_round_in_order_of_names() -> None:
+    look = Look({"b": 5, "": 5, "a": 9}, began=0)
+
+    assert (look.after(""), look.after("a"), look.after("b"), look.after("zz")) == ("a", "b", "", "")
+    assert (look.urgency_of("a"), look.urgency_of("gone")) == (9, 0)
+
+
+def test_a_lane_that_is_forgotten_is_skipped() -> None:
+    look = Look({"a": 5, "b": 5}, began=0)
+
+    look.forget("a")
+    look.forget("a")
+    look.forget("other")
+
+    assert (look.after(""), look.after("b"), len(look)) == ("b", "b", 1)
+
+
+class _Store:
+    """Stands in for the index and the claims: `thefts` happen just before a claim."""
+
+    def __init__(self, *thefts: dict[str, str]) -> None:
+        self.runs = self
+        self.ready = {"a": "mine"}
+        self.thefts = [*thefts]
+
+    async def aggregate(self, *_: Any, **__: Any) -> AsyncIterator[dict[str, Any]]:
+        return self._rows([*self.ready])
+
+    async def _rows(self, lanes: list[str]) -> AsyncIterator[dict[str, Any]]:
+        for lane in lanes:
+            yield {"_id": lane, "urgency": 5}
+
+    async def claim_first(self, lane: str, **_: Any) -> Claim | None:
+        if self.thefts:
+            self.ready = self.thefts.pop(0)
+        run_id = self.ready.pop(lane, None)
+        return None if run_id is None else Claim(run_id, "me", 1, {"app_id": lane, "workflow": "W"})
+
+
+def lanes_on(store: _Store) -> Lanes:
+    admission = Admission(Caps(), cast("Any", _NoStore()), cast("Any", store), cast("Any", None), lambda _: None)
+    return Lanes(cast("Any", store), cast("Any", store), admission, lambda: False)
+
+
+async def test_a_ticket_whose_run_was_taken_starts_the_one_that_came_with_the_takers_ticket() -> None:
+    claim = await lanes_on(_Store({"b": "theirs"})).next("mine")
+
+    assert claim is not None
+    assert claim.run_id == "theirs"
+
+
+async def test_a_ticket_is_thrown_away_when_nothing_is_ready() -> None:
+    assert await lanes_on(_Store({})).next("mine") is None
+
+
+async def test_a_lane_that_nobody_can_claim_is_given_up() -> None:
+    stuck = [{"b": "stuck"}, {"a": "stuck"}] * MOST_LOOKS
+
+    assert await lanes_on(_Store(*stuck)).next("mine") is None
+
+
+class _NoStore:
+    runs: Any = None
+    database: Any = {"rates": None}  # noqa: RUF012 -- nobody writes to it
+
+    class republish_after:  # noqa: N801 -- the name of the store's own
+        @staticmethod
+        def total_seconds() -> float:
+            return 15
