@@ -3,12 +3,14 @@
 import asyncio
 import logging
 
-from prometheus_client import CollectorRegistry, start_http_server
+from prometheus_client import CollectorRegistry
 from pymongo.errors import PyMongoError
 
 from ops.exporter.metrics import StoreCollector
 from ops.exporter.snapshot import take_snapshot
 from triggers.service_loop import repeat, stopped_by_signals
+from workers.health import Steps, role_health
+from workers.metrics_server import serve_at
 from workers.run_store import connect
 from workers.settings import Settings, SettingsError
 
@@ -22,9 +24,9 @@ async def serve(settings: Settings) -> None:
     collector = StoreCollector(max_app_labels=settings.max_app_labels)
     registry = CollectorRegistry()
     registry.register(collector)
-    address = settings.metrics_listen
+    address, steps = settings.metrics_listen, Steps("snapshot")
     try:
-        server, thread = start_http_server(address.port, addr=address.host, registry=registry)
+        server = serve_at(registry, address, role_health(steps))
     except OSError:
         advice = "stop it or set UNATTENDED_METRICS_LISTEN"
         raise SettingsError(f"{address} is taken by another process; {advice}") from None
@@ -41,9 +43,7 @@ async def serve(settings: Settings) -> None:
     try:
         with stopped_by_signals() as stop:
             log.info("exporter_ready", extra={"metrics": f"http://{address}/metrics"})
-            await repeat(refresh, what="snapshot", stop=stop)
+            await repeat(steps.watched("snapshot", refresh), what="snapshot", stop=stop)
     finally:
-        server.shutdown()
-        server.server_close()
-        await asyncio.to_thread(thread.join)
+        await asyncio.to_thread(server.close)
         await database.client.close()

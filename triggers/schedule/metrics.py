@@ -6,7 +6,6 @@ from prometheus_client import CollectorRegistry, Counter, Gauge
 
 from triggers.schedule.plan import Plan
 from triggers.schedule.store import Skip
-from workers.reconciling.reconciler import Reconciled
 
 LATE_FIRED = "late_fired"
 
@@ -37,10 +36,6 @@ class ScheduleMetrics:
             ["trigger"],
             registry=registry,
         )
-        self._reclaimed = Counter(
-            "unattended_reclaimed_total", "Runs taken from lost workers", ["result"], registry=registry
-        )
-        self._republished = Counter("unattended_republished_total", "Wake-ups sent again", registry=registry)
 
     def next_fire(self, trigger: str, at: datetime) -> None:
         self._next.labels(trigger).set(at.timestamp())
@@ -60,8 +55,3 @@ class ScheduleMetrics:
         """A removed schedule must not look like one that is overdue."""
         for gauge in (self._lag, self._next):
             gauge.remove_by_labels({"trigger": trigger})
-
-    def reconciled(self, done: Reconciled) -> None:
-        self._reclaimed.labels("queued").inc(done.reclaimed)
-        self._reclaimed.labels("parked").inc(done.parked)
-        self._republished.inc(done.republished)

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import time
 from collections.abc import Awaitable, Callable
 
 from prometheus_client import CollectorRegistry
@@ -11,8 +12,12 @@ from triggers.schedule.metrics import ScheduleMetrics
 from triggers.schedule.scheduler import Scheduler
 from triggers.schedule.store import ScheduleStore
 from triggers.service_loop import repeat, stopped_by_signals
+from workers.celery import app
+from workers.health import Steps, role_health
 from workers.metrics_server import serve_metrics
+from workers.reconciling.metrics import ReconcileMetrics
 from workers.reconciling.reconciler import Reconciler
+from workers.reconciling.tickets import BrokerTickets
 from workers.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -27,15 +32,16 @@ async def serve(settings: Settings) -> None:
     with stopped_by_signals() as stop:
         async with trigger_ground(settings) as ground:
             scheduler = await _scheduler(ground, metrics)
-            reconcile = _reconcile_step(ground, metrics)
-            server = serve_metrics(registry, settings.metrics_listen)
+            reconcile = _reconcile_step(ground, registry)
+            steps = Steps("tick", "reconcile")
+            server = serve_metrics(registry, settings.metrics_listen, role_health(steps))
             log.info(
                 "scheduler_ready", extra={"metrics": str(server.address), "packages": len(ground.catalog.packages())}
             )
             try:
                 async with asyncio.TaskGroup() as tasks:
-                    tasks.create_task(repeat(scheduler.tick, what="tick", stop=stop))
-                    tasks.create_task(repeat(reconcile, what="reconcile", stop=stop))
+                    tasks.create_task(repeat(steps.watched("tick", scheduler.tick), what="tick", stop=stop))
+                    tasks.create_task(repeat(steps.watched("reconcile", reconcile), what="reconcile", stop=stop))
             finally:
                 await asyncio.to_thread(server.close)
 
@@ -52,11 +58,18 @@ async def _scheduler(ground: TriggerGround, metrics: ScheduleMetrics) -> Schedul
     )
 
 
-def _reconcile_step(ground: TriggerGround, metrics: ScheduleMetrics) -> Callable[[], Awaitable[float]]:
-    reconciler = Reconciler(ground.store, ground.wakeups, ground.settings.republish_after_s)
+def _reconcile_step(ground: TriggerGround, registry: CollectorRegistry) -> Callable[[], Awaitable[float]]:
+    reconciler = Reconciler(
+        ground.store,
+        ground.settings,
+        wakeups=ground.wakeups,
+        tickets=BrokerTickets(app, ground.wakeups),
+        metrics=ReconcileMetrics(registry),
+    )
 
     async def step() -> float:
-        metrics.reconciled(await reconciler.run_pass())
-        return RECONCILE_INTERVAL_S
+        began = time.monotonic()
+        await reconciler.run_pass()
+        return max(RECONCILE_INTERVAL_S - (time.monotonic() - began), 0)
 
     return step

@@ -6,6 +6,7 @@ from asyncio.subprocess import Process
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 
 import httpx
 import pytest
@@ -14,7 +15,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from ops.free_ports import free_address
 from ops.supervisor import role_command
 from tests.integration.stage import Stage, relay, until
-from workers.settings import Address, as_environment
+from workers.setting_values import Address
+from workers.settings import as_environment
 
 pytestmark = pytest.mark.integration
 
@@ -64,11 +66,13 @@ async def test_numbers_are_the_stores_and_survive_a_restart(stage: Stage) -> Non
     await stage.accept("Relay", wake=False)
     address = free_address()
 
-    async with exporter(stage, address):
+    async with exporter(stage, address), httpx.AsyncClient(base_url=f"http://{address}") as client:
         first = await scraped(address)
+        probed = [(await client.get(path)).json() for path in ("/healthz", "/readyz")]
     async with exporter(stage, address):
         second = await scraped(address)
 
+    assert probed == [{"status": "ok"}] * 2
     labels = {"app": "acme", "workflow": "Relay", "model": "script", "provider": "script"}
     assert value(first, "runs_total", app="acme", workflow="Relay", trigger="api", outcome="completed") == 2
     assert value(first, "runs_total", app="globex", workflow="Relay", trigger="api", outcome="completed") == 1
@@ -84,6 +88,25 @@ async def test_numbers_are_the_stores_and_survive_a_restart(stage: Stage) -> Non
     assert {key: number for key, number in second.items() if key != age} == {
         key: number for key, number in first.items() if key != age
     }
+
+
+async def test_retention_and_a_restart_change_no_counter(stage: Stage) -> None:
+    ended = {"finished_at": datetime.now(UTC) - timedelta(days=31), "outcome": {"kind": "completed"}}
+    for state, app in (("succeeded", "acme"), ("failed", "acme"), ("cancelled", "globex"), ("parked", "acme")):
+        run_id = (await stage.accept("Relay", app_id=app, wake=False)).run_id
+        gone = {"lane": ""}
+        await stage.store.runs.update_one({"_id": run_id}, {"$set": {"state": state, **ended}, "$unset": gone})
+    address = free_address()
+
+    async with exporter(stage, address):
+        before = await scraped(address)
+    assert await stage.reconciler().run_pass() == {"retain": {"pruned": 3}}
+    async with exporter(stage, address):
+        after = await scraped(address)
+
+    assert value(before, "runs_total", app="acme", workflow="Relay", trigger="api", outcome="completed") == 3
+    assert value(before, "runs_parked") == 1
+    assert after == before
 
 
 async def test_apps_beyond_the_cap_are_one_series(stage: Stage) -> None:

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from ops.exporter.snapshot import take_snapshot
+from ops.exporter.snapshot import _queued_pipeline, take_snapshot
+from workers.reconciling.retention import ROLLUPS
 from workers.run import RunRequest, TriggerEvent
 from workers.run_store import RunStore
 
@@ -50,6 +51,28 @@ async def test_every_run_is_counted_by_its_state(store: RunStore) -> None:
     assert (snapshot.in_progress, snapshot.parked) == (2, 1)
     assert snapshot.queued == {"": 1, "budget": 1}
     assert snapshot.oldest_queued_age_s == pytest.approx(600, abs=60)
+
+
+async def test_what_was_rolled_up_counts_like_what_is_there(store: RunStore) -> None:
+    await made(store, 1, state="succeeded", outcome={"kind": "completed"})
+    key = {"app": "acme", "workflow": "Digest", "trigger": "api", "outcome": "completed"}
+    await store.database[ROLLUPS].insert_one({"_id": key, "count": 41})
+
+    rows = (await take_snapshot(store.database)).runs
+
+    assert sum(row["count"] for row in rows) == 42
+    assert {tuple(row["_id"].get(name) for name in key) for row in rows} == {tuple(key.values())}
+
+
+async def test_the_queue_is_answered_by_an_index(store: RunStore) -> None:
+    await made(store, 1)
+
+    plan = await store.database.command(
+        "explain", {"aggregate": "runs", "pipeline": _queued_pipeline(), "cursor": {}}, verbosity="queryPlanner"
+    )
+
+    assert "by_lane_and_wake_up" in str(plan)
+    assert "COLLSCAN" not in str(plan)
 
 
 async def test_an_empty_store_has_nothing_to_show(store: RunStore) -> None:

@@ -4,14 +4,22 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from prometheus_client import CollectorRegistry
+from pymongo import AsyncMongoClient
+from pymongo.errors import PyMongoError
 
 from accounting.ledger import Ledger
 from accounting.prices import PriceTable
 from accounting.usage import ModelCall, RunOwner, Tokens, UsageTotals
 from workers.ownership import Ownership
-from workers.reconciling.reconciler import BATCH, DUE_WAKE_UP, EXPIRED_LEASE, MAX_WORKER_LOSSES, Reconciled, Reconciler
+from workers.reconciling.batches import BATCH, Question
+from workers.reconciling.metrics import ReconcileMetrics
+from workers.reconciling.reclaim import EXPIRED_LEASE, MAX_WORKER_LOSSES, Reclaim
+from workers.reconciling.reconciler import Reconciler
+from workers.reconciling.republish import NOT_CLAIMED, NOT_LISTED
 from workers.run import Claim, LeaseLostError, RunRequest, RunState, TriggerEvent
 from workers.run_store import RunStore
+from workers.settings import Settings
 from workers.together import together
 
 pytestmark = pytest.mark.integration
@@ -19,24 +27,37 @@ pytestmark = pytest.mark.integration
 PAST = datetime(2020, 1, 1, tzinfo=UTC)
 
 
-class Heard:
-    """The publisher's side: which runs were told about."""
+class Broker:
+    """The broker as a reconciler sees it: what was sent waits there, until a worker takes it or all of it is lost."""
 
     def __init__(self) -> None:
         self.run_ids: list[str] = []
+        self.silent = False
 
     def send(self, run_id: str) -> None:
         self.run_ids.append(run_id)
 
-
-@pytest.fixture
-def heard() -> Heard:
-    return Heard()
+    async def waiting(self) -> int | None:
+        return None if self.silent else len(self.run_ids)
 
 
 @pytest.fixture
-def reconciler(store: RunStore, heard: Heard) -> Reconciler:
-    return Reconciler(store, heard, 15)
+def broker() -> Broker:
+    return Broker()
+
+
+@pytest.fixture
+def registry() -> CollectorRegistry:
+    return CollectorRegistry()
+
+
+@pytest.fixture
+def reconciler(store: RunStore, settings: Settings, broker: Broker, registry: CollectorRegistry) -> Reconciler:
+    return Reconciler(store, settings, wakeups=broker, tickets=broker, metrics=ReconcileMetrics(registry))
+
+
+def _another(store: RunStore, settings: Settings, broker: Broker) -> Reconciler:
+    return Reconciler(store, settings, wakeups=broker, tickets=broker, metrics=ReconcileMetrics(CollectorRegistry()))
 
 
 async def _queued(store: RunStore, number: int = 0, **changes: Any) -> str:
@@ -67,71 +88,169 @@ async def _find(store: RunStore, run_id: str) -> dict[str, Any]:
     return document
 
 
+async def _overdue(store: RunStore) -> None:
+    await store.runs.update_many({"state": "queued"}, {"$set": {"wake_at": PAST}})
+
+
 async def test_a_run_whose_message_was_lost_is_published_again(
-    store: RunStore, reconciler: Reconciler, heard: Heard
+    store: RunStore, settings: Settings, reconciler: Reconciler, broker: Broker
 ) -> None:
     run_id = await _queued(store, wake_at=PAST)
 
-    assert await reconciler.run_pass() == Reconciled(republished=1)
+    assert await reconciler.run_pass() == {"republish": {"lost": 1}}
 
-    assert heard.run_ids == [run_id]
+    assert broker.run_ids == [run_id]
     document = await _find(store, run_id)
     assert document["wakes"] == 1
-    assert document["wake_at"] > datetime.now(UTC) + timedelta(seconds=10)
-
-
-async def test_repeats_are_spaced_by_doubling_up_to_a_limit(store: RunStore, reconciler: Reconciler) -> None:
-    waits = []
-    for wakes in (0, 1, 3, 6, 40):
-        run_id = await _queued(store, wakes, wake_at=PAST, wakes=wakes)
-        await reconciler.run_pass()
-        wait = (await _find(store, run_id))["wake_at"] - datetime.now(UTC)
-        waits.append(round(wait.total_seconds() / 15))
-
-    assert waits == [1, 2, 8, 64, 64]
+    pause = document["wake_at"] - datetime.now(UTC)
+    assert pause.total_seconds() == pytest.approx(settings.republish_after_s, abs=1.5)
 
 
 async def test_what_is_not_due_held_or_finished_is_left_alone(
-    store: RunStore, reconciler: Reconciler, heard: Heard
+    store: RunStore, reconciler: Reconciler, broker: Broker
 ) -> None:
     later = datetime.now(UTC) + timedelta(hours=1)
-    await _queued(store, 1)
-    await _queued(store, 2, wake_at=PAST, hold="budget")
-    await _queued(store, 3, wake_at=PAST, not_before=later)
-    await _queued(store, 4, wake_at=PAST, state="succeeded")
+    left_alone: list[dict[str, Any]] = [
+        {"wake_at": later},
+        {"wake_at": PAST, "lane": None, "hold": "budget"},
+        {"wake_at": PAST, "lane": None, "not_before": later},
+        {"wake_at": PAST, "lane": None, "state": "succeeded"},
+    ]
+    for number, changes in enumerate(left_alone):
+        await _queued(store, number, **changes)
+    await store.runs.update_many({"lane": None}, {"$unset": {"lane": ""}})
 
-    assert await reconciler.run_pass() == Reconciled()
-    assert heard.run_ids == []
+    assert await reconciler.run_pass() == {}
+    assert broker.run_ids == []
 
 
-async def test_a_backlog_larger_than_a_batch_is_worked_off_in_one_pass(
-    store: RunStore, reconciler: Reconciler, heard: Heard
+async def test_a_retry_whose_time_has_come_is_ready_and_gets_a_ticket(
+    store: RunStore, reconciler: Reconciler, broker: Broker
 ) -> None:
-    count = 2 * BATCH + 1
-    await together(_queued(store, number, wake_at=PAST) for number in range(count))
+    claim = await Ownership(store, owner="w", lease_s=30).claim(await _queued(store))
+    assert claim is not None
+    await Ownership(store, owner="w", lease_s=30).requeue(
+        claim, delay=timedelta(hours=1), counts_as_attempt=True, reason="429"
+    )
+    assert await reconciler.run_pass() == {}
+    await store.runs.update_one({"_id": claim.run_id}, {"$set": {"wake_at": PAST, "not_before": PAST}})
+    broker.run_ids.append("another's, which does not count for this one")
 
-    assert await reconciler.run_pass() == Reconciled(republished=count)
-    assert len(set(heard.run_ids)) == count
+    assert await reconciler.run_pass() == {"republish": {"due": 1}}
+
+    assert (await _find(store, claim.run_id))["lane"] == "acme"
+    assert broker.run_ids[1:] == [claim.run_id]
 
 
-async def test_several_reconcilers_publish_once(store: RunStore) -> None:
+async def test_a_queued_run_of_an_older_version_gets_its_lane(
+    store: RunStore, reconciler: Reconciler, broker: Broker
+) -> None:
+    run_id = await _queued(store, wake_at=PAST)
+    await store.runs.update_one({"_id": run_id}, {"$unset": {"lane": "", "cancel_requested": "", "history": ""}})
+
+    assert await reconciler.run_pass() == {"republish": {"older_version": 1}}
+
+    assert (await _find(store, run_id))["lane"] == "acme"
+    assert broker.run_ids == [run_id]
+
+
+async def test_a_run_that_was_handed_back_is_published_at_once(
+    store: RunStore, reconciler: Reconciler, broker: Broker
+) -> None:
+    ownership = Ownership(store, owner="w", lease_s=30)
+    claim = await ownership.claim(await _queued(store))
+    assert claim is not None
+    await ownership.requeue(claim, delay=timedelta(0), counts_as_attempt=False, reason="stopping")
+
+    assert await reconciler.run_pass() == {"republish": {"given_back": 1}}
+    assert broker.run_ids == [claim.run_id]
+
+
+async def test_workers_that_are_down_find_as_many_tickets_as_runs_however_long_it_took(
+    store: RunStore, reconciler: Reconciler, broker: Broker
+) -> None:
+    count = 2 * BATCH + 50
+    await together(_queued(store, number) for number in range(count))
+
+    for _ in range(5):
+        await _overdue(store)
+        await reconciler.run_pass()
+
+    assert len(set(broker.run_ids)) == len(broker.run_ids) == count
+    before = await store.runs.find().sort("_id").to_list(None)
+    await _overdue(store)
+    await reconciler.run_pass()
+    after = await store.runs.find().sort("_id").to_list(None)
+    assert [run["wakes"] for run in after] == [run["wakes"] for run in before] == [1] * count
+
+
+async def test_a_broker_that_lost_everything_is_filled_up_again_at_once(
+    store: RunStore, reconciler: Reconciler, broker: Broker
+) -> None:
+    count = 2 * BATCH + 50
+    await together(_queued(store, number) for number in range(count))
+    for _ in range(8):  # an outage that would have spread repeats over hours, had each one doubled its pause
+        await _overdue(store)
+        await store.runs.update_many({}, {"$inc": {"wakes": 1}})
+        await reconciler.run_pass()
+
+    broker.run_ids.clear()
+    await _overdue(store)
+
+    assert await reconciler.run_pass() == {"republish": {"lost": count}}
+    assert len(set(broker.run_ids)) == count
+
+
+async def test_the_tickets_that_are_missing_name_the_runs_that_have_waited_longest(
+    store: RunStore, reconciler: Reconciler, broker: Broker
+) -> None:
+    run_ids = [await _queued(store, number, wake_at=PAST + timedelta(days=number)) for number in range(5)]
+    broker.run_ids += ["somebody's"] * 3
+
+    assert await reconciler.run_pass() == {"republish": {"lost": 2}}
+    assert broker.run_ids[3:] == run_ids[:2]
+
+
+async def test_while_the_broker_is_silent_nothing_is_repeated_and_nothing_forgotten(
+    store: RunStore, reconciler: Reconciler, broker: Broker
+) -> None:
+    run_id = await _queued(store, wake_at=PAST)
+    broker.silent = True
+
+    for _ in range(3):
+        assert await reconciler.run_pass() == {}
+
+    broker.silent = False
+    assert await reconciler.run_pass() == {"republish": {"lost": 1}}
+    assert broker.run_ids == [run_id]
+
+
+async def test_a_released_run_keeps_the_note_of_what_let_it_go(store: RunStore, reconciler: Reconciler) -> None:
+    run_id = await _queued(store, wake_at=PAST, held_by="some limit's note")
+
+    assert await reconciler.run_pass() == {"republish": {"lost": 1}}
+
+    assert (await _find(store, run_id))["held_by"] == "some limit's note"
+
+
+async def test_several_reconcilers_publish_once(store: RunStore, settings: Settings) -> None:
     count = 60
     run_ids = await together(_queued(store, number, wake_at=PAST) for number in range(count))
-    heard = [Heard() for _ in range(4)]
+    brokers = [Broker() for _ in range(4)]
 
-    await together(Reconciler(store, each, 15).run_pass() for each in heard)
+    await together(_another(store, settings, each).run_pass() for each in brokers)
 
-    assert sorted(run_id for each in heard for run_id in each.run_ids) == sorted(run_ids)
+    assert sorted(run_id for each in brokers for run_id in each.run_ids) == sorted(run_ids)
 
 
 async def test_a_run_of_a_dead_worker_is_queued_and_published_and_its_next_token_is_higher(
-    store: RunStore, reconciler: Reconciler, heard: Heard
+    store: RunStore, reconciler: Reconciler, broker: Broker
 ) -> None:
     dead = await _abandoned(store)
 
-    assert await reconciler.run_pass() == Reconciled(reclaimed=1, republished=1)
+    assert await reconciler.run_pass() == {"reclaim": {"queued": 1}, "republish": {"given_back": 1}}
 
-    assert heard.run_ids == [dead.run_id]
+    assert broker.run_ids == [dead.run_id]
     claim = await Ownership(store, owner="next", lease_s=30).claim(dead.run_id)
     assert claim is not None
     assert claim.token > dead.token
@@ -142,14 +261,14 @@ async def test_a_run_of_a_dead_worker_is_queued_and_published_and_its_next_token
 
 
 async def test_a_run_that_lost_five_workers_is_parked_with_the_reason_and_what_it_used(
-    store: RunStore, reconciler: Reconciler, heard: Heard
+    store: RunStore, reconciler: Reconciler, broker: Broker
 ) -> None:
     dead = await _abandoned(store, worker_losses=MAX_WORKER_LOSSES - 1)
     owner = RunOwner(dead.run_id, "acme", None, dead.run_id, "Digest", "schedule")
     for number in (1, 2):
         await Ledger(store.database, PriceTable()).record(owner, lease_token=dead.token, call=_call(number))
 
-    assert await reconciler.run_pass() == Reconciled(parked=1)
+    assert await reconciler.run_pass() == {"reclaim": {"parked": 1}}
 
     document = await _find(store, dead.run_id)
     assert document["state"] == RunState.PARKED
@@ -162,7 +281,7 @@ async def test_a_run_that_lost_five_workers_is_parked_with_the_reason_and_what_i
     assert document["usage"]["cost_usd"] is None
     assert document["lease"] == {"owner": None, "token": dead.token, "until": None}
     assert document["finished_at"] is not None
-    assert heard.run_ids == []
+    assert broker.run_ids == []
 
 
 async def test_a_parked_run_that_called_no_model_used_nothing(store: RunStore, reconciler: Reconciler) -> None:
@@ -180,18 +299,20 @@ async def test_a_parked_run_that_called_no_model_used_nothing(store: RunStore, r
         {"lease.until": datetime.now(UTC) + timedelta(hours=1)},
         {"lease.token": 2},
         {"state": "succeeded"},
+        {"cancel_requested": {"at": PAST, "by": "ada"}},
+        {"worker_losses": 2, "turn": 1},
     ],
-    ids=["renewed", "taken over and lost again", "finished"],
+    ids=["renewed", "taken over and lost again", "finished", "asked to cancel", "got on"],
 )
 async def test_a_run_that_changed_after_it_was_read_is_left_alone(
-    store: RunStore, reconciler: Reconciler, change: dict[str, Any], losses: int
+    store: RunStore, change: dict[str, Any], losses: int
 ) -> None:
     dead = await _abandoned(store, worker_losses=losses)
     as_read = await _find(store, dead.run_id)
     await store.runs.update_one({"_id": dead.run_id}, {"$set": change})
     before = await _find(store, dead.run_id)
 
-    assert await reconciler._reclaim(as_read) is None
+    assert await Reclaim(store).reclaim(as_read) is None
 
     assert await _find(store, dead.run_id) == before
 
@@ -209,27 +330,103 @@ async def test_a_live_lease_is_left_alone(store: RunStore, reconciler: Reconcile
     claim = await Ownership(store, owner="alive", lease_s=30).claim(await _queued(store))
     assert claim is not None
 
-    assert await reconciler.run_pass() == Reconciled()
+    assert await reconciler.run_pass() == {}
     assert (await _find(store, claim.run_id))["lease"]["owner"] == "alive"
 
 
-async def test_several_reconcilers_count_one_loss(store: RunStore) -> None:
+async def test_several_reconcilers_count_one_loss(store: RunStore, settings: Settings) -> None:
     dead = await _abandoned(store)
 
-    passes = await together(Reconciler(store, Heard(), 15).run_pass() for _ in range(4))
+    passes = await together(_another(store, settings, Broker()).run_pass() for _ in range(4))
 
-    assert sum(each.reclaimed for each in passes) == 1
-    assert sum(each.republished for each in passes) == 1
+    assert sum(each.get("reclaim", {}).get("queued", 0) for each in passes) == 1
+    assert sum(each.get("republish", {}).get("given_back", 0) for each in passes) == 1
     assert (await _find(store, dead.run_id))["worker_losses"] == 1
 
 
-@pytest.mark.parametrize(("question", "field"), [(EXPIRED_LEASE, "lease.until"), (DUE_WAKE_UP, "wake_at")])
-async def test_both_questions_cost_what_is_due_not_what_exists(
-    store: RunStore, question: dict[str, Any], field: str
+@pytest.mark.parametrize("losses", [0, MAX_WORKER_LOSSES - 1])
+async def test_a_run_that_somebody_asked_to_cancel_ends_with_its_worker(
+    store: RunStore, reconciler: Reconciler, broker: Broker, losses: int
 ) -> None:
-    await together(_queued(store, number) for number in range(20))
+    dead = await _abandoned(store, worker_losses=losses, cancel_requested={"at": PAST, "by": "ada"})
+    owner = RunOwner(dead.run_id, "acme", None, dead.run_id, "Digest", "schedule")
+    await Ledger(store.database, PriceTable()).record(owner, lease_token=dead.token, call=_call(1))
 
-    plan = await store.runs.find(question).sort(field, 1).explain()
+    assert await reconciler.run_pass() == {"reclaim": {"cancelled": 1}}
+
+    document = await _find(store, dead.run_id)
+    assert document["state"] == RunState.CANCELLED
+    assert document["outcome"] == {"kind": "cancelled", "reason": "cancelled by ada", "error": None}
+    assert document["usage"]["calls"] == 1
+    assert document["lease"] == {"owner": None, "token": dead.token, "until": None}
+    assert document["finished_at"] is not None
+    assert "lane" not in document
+    assert [line["ended"] for line in document["history"]] == ["worker_lost"]
+    assert broker.run_ids == []
+
+
+async def test_a_step_that_fails_keeps_no_other_from_its_work(
+    store: RunStore, reconciler: Reconciler, broker: Broker, registry: CollectorRegistry
+) -> None:
+    odd = await _abandoned(store, worker_losses="many")
+    lost = await _queued(store, 1, wake_at=PAST)
+
+    assert await reconciler.run_pass() == {"republish": {"lost": 1}}
+
+    assert broker.run_ids == [lost]
+    assert registry.get_sample_value("unattended_reconcile_faults_total", {"step": "reclaim"}) == 1
+    assert registry.get_sample_value("unattended_reconcile_last_success_timestamp_seconds") == 0
+    await store.runs.update_one({"_id": odd.run_id}, {"$set": {"worker_losses": 0}})
+    await reconciler.run_pass()
+    assert registry.get_sample_value("unattended_reconcile_last_success_timestamp_seconds") == pytest.approx(
+        datetime.now(UTC).timestamp(), abs=30
+    )
+
+
+async def test_a_store_that_is_away_ends_the_pass(settings: Settings) -> None:
+    # Reachable, but never the server that is asked for: refused connections would leave sockets of the driver's open.
+    client: AsyncMongoClient[dict[str, Any]] = AsyncMongoClient(
+        settings.mongodb_url, replicaSet="another", serverSelectionTimeoutMS=100, serverMonitoringMode="poll"
+    )
+    registry = CollectorRegistry()
+    reconciler = Reconciler(
+        RunStore(client["nowhere"]),
+        settings,
+        wakeups=Broker(),
+        tickets=Broker(),
+        metrics=ReconcileMetrics(registry),
+    )
+
+    with pytest.raises(PyMongoError):
+        await reconciler.run_pass()
+
+    await client.close()
+    assert registry.get_sample_value("unattended_reconcile_faults_total", {"step": "reclaim"}) == 0
+    assert registry.get_sample_value("unattended_reconcile_seconds_count") == 0
+
+
+async def test_what_was_done_is_counted_by_its_reason(
+    store: RunStore, reconciler: Reconciler, registry: CollectorRegistry
+) -> None:
+    await _abandoned(store)
+    await _queued(store, 1, wake_at=PAST)
+
+    await reconciler.run_pass()
+
+    assert registry.get_sample_value("unattended_reclaimed_total", {"result": "queued"}) == 1
+    assert registry.get_sample_value("unattended_republished_total", {"reason": "lost"}) == 1
+    assert registry.get_sample_value("unattended_republished_total", {"reason": "given_back"}) == 1
+    assert registry.get_sample_value("unattended_reconcile_seconds_count") == 1
+
+
+@pytest.mark.parametrize("question", [EXPIRED_LEASE, NOT_LISTED, NOT_CLAIMED], ids=lambda each: each.index)
+async def test_a_question_costs_what_is_due_not_what_exists(store: RunStore, question: Question) -> None:
+    await together(_queued(store, number) for number in range(20))
+    overdue_but_listed = {"wake_at": PAST} if question is NOT_LISTED else {}
+    await store.runs.update_many({}, {"$set": {"workflow": "Digest", **overdue_but_listed}})
+
+    plan = await store.runs.find(question.query, hint=question.index).sort(question.sort, 1).explain()
 
     assert plan["executionStats"]["totalDocsExamined"] == 0
-    assert "COLLSCAN" not in str(plan["queryPlanner"]["winningPlan"])
+    assert plan["executionStats"]["totalKeysExamined"] <= 1
+    assert "'SORT'" not in str(plan["queryPlanner"]["winningPlan"])

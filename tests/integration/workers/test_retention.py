@@ -1,0 +1,188 @@
+"""Retention on a real MongoDB: what goes, what stays, and that no counter ever notices."""
+
+import asyncio
+import sys
+from asyncio.subprocess import PIPE
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from accounting.ledger import Ledger
+from accounting.prices import PriceTable
+from accounting.usage import ModelCall, RunOwner, Tokens
+from ops.exporter.snapshot import take_snapshot
+from workers.reconciling import retention
+from workers.reconciling.retention import PRUNED, ROLLUPS, Retention, expired
+from workers.run import RunRequest, TriggerEvent
+from workers.run_document import run_document
+from workers.run_store import RunStore
+from workers.settings import Settings
+from workers.together import together
+
+pytestmark = pytest.mark.integration
+
+KEEP = timedelta(days=30)
+NOW = datetime.now(UTC)
+OLD = NOW - timedelta(days=31)
+A_YEAR_AGO = NOW - timedelta(days=365)
+
+
+def _document(number: int, **changes: Any) -> dict[str, Any]:
+    event = TriggerEvent("api", "test", str(number), fired_at=NOW)
+    document = run_document(RunRequest(f"app{number % 3}", "Digest", event), now=NOW, republish_after=timedelta(0))
+    del document["lane"]
+    return {**document, "outcome": {"kind": "completed"}, "finished_at": OLD, "state": "succeeded", **changes}
+
+
+async def _made(store: RunStore, number: int, **changes: Any) -> str:
+    document = _document(number, **changes)
+    await store.runs.insert_one(document)
+    turns = range(1, document["turn"] + 1)
+    if turns:
+        run_id = document["_id"]
+        await store.turns.insert_many([{"_id": f"{run_id}:{n}", "run_id": run_id, "number": n} for n in turns])
+    return str(document["_id"])
+
+
+async def _pruned(store: RunStore) -> int:
+    counts: Counter[str] = Counter()
+    await Retention(store, KEEP).run_pass(counts)
+    return counts[PRUNED]
+
+
+async def _counted(store: RunStore) -> Counter[tuple[str, ...]]:
+    """What `unattended_runs_total` shows."""
+    counts: Counter[tuple[str, ...]] = Counter()
+    for row in (await take_snapshot(store.database)).runs:
+        key = row["_id"]
+        counts[key["app"], key["workflow"], key["trigger"], key.get("outcome")] += row["count"]
+    return counts
+
+
+@pytest.mark.parametrize("state", ["succeeded", "failed", "cancelled"])
+async def test_what_ended_long_ago_goes_with_its_turns_and_stays_counted(store: RunStore, state: str) -> None:
+    run_id = await _made(store, 1, state=state, turn=3, outcome={"kind": "timeout"})
+    before = await _counted(store)
+
+    assert await _pruned(store) == 1
+
+    assert await store.find(run_id) is None
+    assert await store.turns.count_documents({}) == 0
+    assert await _counted(store) == before == {("app1", "Digest", "api", "timeout"): 1}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"state": "parked", "finished_at": A_YEAR_AGO},
+        {"state": "needs_human", "finished_at": A_YEAR_AGO},
+        {"state": "queued", "finished_at": None, "created_at": A_YEAR_AGO},
+        {"state": "running", "finished_at": None, "created_at": A_YEAR_AGO},
+        {"state": "succeeded", "finished_at": NOW - timedelta(days=29)},
+        {"state": "failed", "finished_at": None},
+    ],
+    ids=["parked", "needs_human", "queued", "running", "ended lately", "without an end"],
+)
+async def test_what_is_not_over_or_not_old_stays(store: RunStore, changes: dict[str, Any]) -> None:
+    run_id = await _made(store, 1, turn=2, **changes)
+
+    assert await _pruned(store) == 0
+
+    assert await store.find(run_id) is not None
+    assert await store.turns.count_documents({}) == 2
+
+
+async def test_the_ledger_and_the_runs_that_point_to_a_pruned_one_stay(store: RunStore) -> None:
+    old = await _made(store, 1)
+    replay = await _made(store, 2, replay_of=old, finished_at=NOW)
+    ledger = Ledger(store.database, PriceTable())
+    call = ModelCall(1, "A", "p", "m", Tokens(input=1), "reported", ok=True, started_at=OLD, duration_s=0.1)
+    await ledger.record(RunOwner(old, "app1", None, old, "Digest", "api"), lease_token=1, call=call)
+
+    assert await _pruned(store) == 1
+
+    assert await store.find(replay) is not None
+    assert await store.database["usage"].count_documents({"run_id": old}) == 1
+
+
+async def test_a_pass_is_bounded_by_runs_and_by_turns(store: RunStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(retention, "BATCH", 4)
+    monkeypatch.setattr(retention, "MAX_BATCHES", 2)
+    monkeypatch.setattr(retention, "MOST_TURNS", 5)
+    ages = [OLD - timedelta(days=10 - number) for number in range(10)]
+    run_ids = [await _made(store, n, finished_at=at, turn=3 if n < 2 else 0) for n, at in enumerate(ages)]
+
+    assert await _pruned(store) == 1 + 4  # the second run's turns would have been too many for the first batch
+
+    left = await store.runs.find({}, {"_id": 1}).sort("finished_at", 1).to_list(None)
+    assert [run["_id"] for run in left] == run_ids[5:]
+
+
+async def test_it_costs_what_is_old_not_what_exists(store: RunStore) -> None:
+    await together(_made(store, number, finished_at=NOW) for number in range(20))
+
+    plan = await store.runs.find(expired(KEEP), hint="by_end").sort("finished_at", 1).explain()
+
+    assert plan["executionStats"]["totalDocsExamined"] == 0
+    assert "'SORT'" not in str(plan["queryPlanner"]["winningPlan"])
+
+
+@asynccontextmanager
+async def _forgetting_dead_clients_soon(store: RunStore) -> AsyncIterator[None]:
+    """A transaction whose client is gone keeps its documents for a minute, unless the server is told otherwise."""
+    name, admin = "transactionLifetimeLimitSeconds", store.database.client["admin"]
+    before = (await admin.command({"getParameter": 1, name: 1}))[name]
+    await admin.command({"setParameter": 1, name: 1})
+    try:
+        yield
+    finally:
+        await admin.command({"setParameter": 1, name: before})
+
+
+async def test_counters_stand_still_while_several_prune_and_one_is_killed_in_the_middle(
+    store: RunStore, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(retention, "BATCH", 25)
+    outcomes: list[dict[str, Any] | None] = [{"kind": "completed"}, {"kind": "timeout"}, None]
+    count = 600
+    documents = [_document(n, outcome=outcomes[n % 3], turn=2) for n in range(count)]
+    await store.runs.insert_many(documents)
+    turns = [{"_id": f"{run['_id']}:{n}", "run_id": run["_id"], "number": n} for run in documents for n in (1, 2)]
+    await store.turns.insert_many(turns)
+    parked = await _made(store, count, state="parked", finished_at=A_YEAR_AGO, turn=1)
+    before = await _counted(store)
+
+    async def prune() -> int:
+        total = 0
+        while await store.runs.find_one(expired(KEEP), {"_id": 1}) is not None:
+            total += await _pruned(store)
+        return total
+
+    async def watch() -> int:
+        looks = 0
+        while await store.runs.find_one(expired(KEEP), {"_id": 1}) is not None:
+            assert await _counted(store) == before
+            looks += 1
+        return looks
+
+    async with _forgetting_dead_clients_soon(store):
+        module = (sys.executable, "-m", "tests.integration.workers.pruning")
+        where = (settings.mongodb_url or "", settings.database)
+        process = await asyncio.create_subprocess_exec(*module, *where, stdout=PIPE)
+        assert process.stdout is not None
+        assert await process.stdout.readline() == b"in the middle\n"
+        assert await process.wait() < 0
+        assert await store.runs.count_documents({}) == count + 1
+        *pruned, looks = await asyncio.wait_for(together([prune(), prune(), prune(), watch()]), 60)
+
+    assert sum(pruned) == count
+    assert looks > 0
+    assert await _counted(store) == before
+    assert await store.runs.distinct("_id") == [parked]
+    assert await store.turns.distinct("run_id") == [parked]
+    rolled_up = await store.database[ROLLUPS].find().to_list(None)
+    assert sum(each["count"] for each in rolled_up) == count

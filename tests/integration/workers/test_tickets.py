@@ -1,0 +1,60 @@
+"""How many wake-ups wait, asked of a real Redis: also of one that has none, and of one that does not answer."""
+
+import socket
+import time
+from collections.abc import AsyncIterator
+from dataclasses import replace
+
+import pytest
+from celery import Celery
+
+from tests.integration.stage import Stage
+from workers.celery import celery_config
+from workers.reconciling.tickets import BrokerTickets
+from workers.settings import Settings
+from workers.wakeups import Wakeups
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture
+async def silent_redis(settings: Settings) -> AsyncIterator[Settings]:
+    """Takes connections and never says a word, like a Redis that is stopped."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield replace(settings, redis_url=f"redis://127.0.0.1:{server.getsockname()[1]}/0")
+
+
+def _unsent(settings: Settings) -> BrokerTickets:
+    app = Celery("asking", set_as_current=False)
+    app.conf.update(celery_config(settings))
+    return BrokerTickets(app, Wakeups(lambda _: None))
+
+
+async def test_what_was_sent_waits_until_it_is_taken_or_lost(stage: Stage) -> None:
+    tickets = BrokerTickets(stage.app, stage.wakeups)
+    assert await tickets.waiting() == 0
+
+    for number in range(3):
+        stage.wakeups.send(f"run_{number}")
+    waiting = await tickets.waiting()
+    assert waiting is not None  # on their way, maybe seen there and again in the broker
+    assert 3 <= waiting <= 6
+    await stage.wakeups.drained()
+    assert await tickets.waiting() == 3
+
+    with stage.app.connection_for_write() as connection:
+        connection.default_channel.queue_purge(stage.settings.queue)
+    assert await tickets.waiting() == 0
+
+
+async def test_a_redis_that_refuses_is_known_to_be_silent(settings: Settings) -> None:
+    assert await _unsent(replace(settings, redis_url="redis://127.0.0.1:1/0")).waiting() is None
+
+
+async def test_a_redis_that_stands_still_delays_nobody_for_long(silent_redis: Settings) -> None:
+    tickets = _unsent(silent_redis)
+
+    began = time.monotonic()
+    assert await tickets.waiting() is None
+
+    assert time.monotonic() - began < 4

@@ -1,0 +1,43 @@
+"""Batches: what a question to the store finds, a bounded part of it at a time."""
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pymongo import ASCENDING
+from pymongo.asynchronous.collection import AsyncCollection
+
+from workers.run_document import Document
+
+BATCH = 100  # also how many writes are under way at once
+MOST = 20 * BATCH  # one step of a pass stays short, so that neither a stop nor the other steps wait long
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """Which runs, in which order, answered by which index. The index is named, since a planner that chose another
+    one on a busy day would read the whole history once a second."""
+
+    query: Mapping[str, Any]
+    sort: str
+    index: str
+
+    async def batches(
+        self, runs: AsyncCollection[Document], fields: Sequence[str], *, most: int = MOST
+    ) -> AsyncIterator[Sequence[Document]]:
+        """What was dealt with no longer matches, so each look finds the next ones."""
+        left = most
+        while left > 0:
+            size = min(BATCH, left)
+            found = runs.find(self.query, dict.fromkeys(fields, 1), hint=self.index)
+            batch = await found.sort(self.sort, ASCENDING).limit(size).to_list(None)
+            if batch:
+                yield batch
+            if len(batch) < size:
+                return
+            left -= size
+
+
+def names(run: Document) -> dict[str, Any]:
+    """What every log line about a run says."""
+    return {"run_id": run["_id"], "app_id": run["app_id"], "workflow": run["workflow"]}

@@ -1,0 +1,56 @@
+"""What a reconciler did, and whether anybody reconciles at all. Every series is there from the start, at 0."""
+
+import time
+from collections.abc import Iterable, Mapping
+from typing import Literal, get_args
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+from workers.reconciling import reclaim, republish, retention
+from workers.run import HoldKind
+
+Step = Literal["reclaim", "release", "republish", "retain"]
+_BUCKETS = (0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
+
+
+class ReconcileMetrics:
+    def __init__(self, registry: CollectorRegistry) -> None:
+        def counter(name: str, text: str, label: str, values: Iterable[str]) -> Counter:
+            metric = Counter(name, text, [label], registry=registry)
+            for value in values:
+                metric.labels(value)
+            return metric
+
+        holds = [kind.value for kind in HoldKind]
+        self._by_label: Mapping[Step, Counter] = {
+            "reclaim": counter("unattended_reclaimed_total", "Runs taken from lost workers", "result", reclaim.RESULTS),
+            "release": counter("unattended_runs_released_total", "Held runs that may start again", "hold", holds),
+            "republish": counter("unattended_republished_total", "Wake-ups sent again", "reason", republish.REASONS),
+        }
+        self._pruned = Counter("unattended_runs_pruned_total", "Runs deleted after their retention", registry=registry)
+        self._faults = counter(
+            "unattended_reconcile_faults_total", "Steps of a pass that failed", "step", get_args(Step)
+        )
+        self._seconds = Histogram(
+            "unattended_reconcile_seconds", "Duration of a pass", buckets=_BUCKETS, registry=registry
+        )
+        self._succeeded_at = Gauge(
+            "unattended_reconcile_last_success_timestamp_seconds",
+            "When a pass last ended in which no step failed, as Unix time",
+            registry=registry,
+        )
+
+    def did(self, step: Step, counts: Mapping[str, int]) -> None:
+        if step == "retain":
+            self._pruned.inc(counts[retention.PRUNED])
+        else:
+            for label, count in counts.items():
+                self._by_label[step].labels(label).inc(count)
+
+    def failed(self, step: Step) -> None:
+        self._faults.labels(step).inc()
+
+    def passed(self, seconds: float, *, well: bool) -> None:
+        self._seconds.observe(seconds)
+        if well:
+            self._succeeded_at.set(time.time())

@@ -1,0 +1,105 @@
+"""Re-publishing: every ready run has a ticket, and a run whose time has come is ready.
+
+1. `_make_ready`: a queued run that no lane knows yet gets its lane, and a ticket of its own. That is a retry whose
+   time has come, or a document of an older version.
+2. `_replace_lost`: ready runs that nobody claimed in time may have lost their tickets, or stand in a backlog. The
+   broker tells which: a ticket starts any run, so only as many are sent as there are fewer tickets than ready runs.
+   Workers that are all down, or busy for hours, find no pile of repeats; a broker that lost everything is filled up
+   again as fast as workers take from it.
+"""
+
+import logging
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any, Literal, Protocol, get_args
+
+from workers.reconciling.batches import MOST, Question, names
+from workers.run import RunState
+from workers.run_document import Document
+from workers.run_store import RunStore
+from workers.together import together
+from workers.transitions import sources_of
+
+log = logging.getLogger(__name__)
+
+Reason = Literal["due", "older_version", "given_back", "lost"]
+REASONS: tuple[Reason, ...] = get_args(Reason)
+
+# Enough for the workers until the next pass: beyond this nobody starts sooner for one more ticket.
+ENOUGH = MOST
+
+_FIELDS = ("app_id", "workflow", "lane", "wake_at", "wakes", "not_before", "last_requeue")
+_FREE: Document = {"state": {"$in": sources_of(RunState.RUNNING)}, "hold": None}
+NOT_LISTED = Question(
+    {
+        "state": RunState.QUEUED.value,
+        "hold": None,
+        "lane": None,
+        # null sorts before every date: a run without `not_before` is always due
+        "$expr": {"$and": [{"$lte": ["$wake_at", "$$NOW"]}, {"$lte": ["$not_before", "$$NOW"]}]},
+    },
+    sort="wake_at",
+    index="by_lane_and_wake_up",
+)
+NOT_CLAIMED = Question(
+    {"lane": {"$exists": True}, "$expr": {"$lte": ["$wake_at", "$$NOW"]}}, sort="wake_at", index="by_ticket"
+)
+
+
+class Wake(Protocol):
+    def send(self, run_id: str) -> None:
+        """Tell the workers about a queued run; best effort."""
+
+
+class Tickets(Protocol):
+    async def waiting(self) -> int | None:
+        """How many wake-ups wait for a worker; None while the broker does not answer."""
+
+
+class Republish:
+    def __init__(self, store: RunStore, wakeups: Wake, tickets: Tickets, republish_after_s: int) -> None:
+        self._runs = store.runs
+        self._wakeups = wakeups
+        self._tickets = tickets
+        self._republish_after_s = republish_after_s
+
+    async def run_pass(self, counts: Counter[str]) -> None:
+        await self._make_ready(counts)
+        await self._replace_lost(counts)
+
+    async def _make_ready(self, counts: Counter[str]) -> None:
+        await self._publish(NOT_LISTED, counts, most=MOST)
+
+    async def _replace_lost(self, counts: Counter[str]) -> None:
+        if await self._runs.find_one(NOT_CLAIMED.query, {"_id": 1}, hint=NOT_CLAIMED.index) is None:
+            return
+        waiting = await self._tickets.waiting()
+        if waiting is None:
+            return  # who cannot be asked cannot be told either
+        ready = await self._runs.count_documents({"lane": {"$gte": ""}}, limit=ENOUGH, hint="by_lane")
+        await self._publish(NOT_CLAIMED, counts, most=ready - waiting)
+
+    async def _publish(self, question: Question, counts: Counter[str], *, most: int) -> None:
+        async for batch in question.batches(self._runs, _FIELDS, most=most):
+            reasons = await together(self._wake(run, question) for run in batch)
+            counts.update(reason for reason in reasons if reason is not None)
+
+    async def _wake(self, run: Document, question: Question) -> Reason | None:
+        due = {"$add": ["$$NOW", self._republish_after_s * 1000]}
+        seen = {**question.query, **_FREE, "_id": run["_id"], "wake_at": run["wake_at"]}
+        change = {"lane": "$app_id", "wake_at": due, "wakes": {"$add": ["$wakes", 1]}}
+        written = await self._runs.update_one(seen, [{"$set": change}])
+        if written.matched_count == 0:
+            return None
+        self._wakeups.send(run["_id"])
+        reason = reason_of(run)
+        log.info("run_republished", extra={**names(run), "reason": reason, "wakes": run["wakes"] + 1})
+        return reason
+
+
+def reason_of(run: Mapping[str, Any]) -> Reason:
+    """Why a run that was read like this needs a wake-up."""
+    if run.get("lane") is None:
+        return "older_version" if run.get("not_before") is None else "due"
+    fresh = run["wakes"] == 0 and run.get("last_requeue") is not None
+    return "given_back" if fresh else "lost"

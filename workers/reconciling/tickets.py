@@ -1,0 +1,62 @@
+"""Tickets: how many wake-ups wait for a worker, asked of the broker itself.
+
+Asked in a thread, and not waited for longer than a moment: a Redis that stands still must not keep a reconciler from
+the runs of dead workers.
+"""
+
+import asyncio
+import logging
+from typing import Any
+
+from amqp.exceptions import ChannelError
+from celery import Celery
+from kombu.exceptions import OperationalError
+
+from workers.wakeups import Wakeups
+
+log = logging.getLogger(__name__)
+
+PATIENCE_S = 1.0
+_NOT_FOUND = "404"
+
+
+class BrokerTickets:
+    def __init__(self, app: Celery, wakeups: Wakeups) -> None:
+        self._app = app
+        self._wakeups = wakeups
+        self._asking: asyncio.Future[int | None] | None = None
+        self._silent = False
+
+    async def waiting(self) -> int | None:
+        """With those that are about to be sent. Some may be counted twice, being sent meanwhile: then the next pass
+        sees more clearly."""
+        unsent = self._wakeups.unsent()
+        if self._asking is None or self._asking.done():  # one question at a time, however long it hangs
+            self._asking = asyncio.ensure_future(asyncio.to_thread(self._ask))
+        try:
+            async with asyncio.timeout(PATIENCE_S):
+                waiting = await asyncio.shield(self._asking)
+        except TimeoutError:
+            waiting = None
+        if (waiting is None) != self._silent:
+            self._silent = waiting is None
+            log.warning("broker_silent" if self._silent else "broker_answers")
+        return None if waiting is None else waiting + unsent
+
+    def _ask(self) -> int | None:
+        pool: Any = self._app.pool  # celery-types takes it for one of producers
+        with pool.acquire(block=True) as connection:
+            try:
+                return messages_in(connection, str(self._app.conf.task_default_queue))
+            except (OperationalError, OSError, *connection.connection_errors):
+                return None
+
+
+def messages_in(connection: Any, queue: str) -> int:
+    with connection.channel() as channel:
+        try:
+            return int(channel.queue_declare(queue=queue, passive=True).message_count)
+        except ChannelError as error:
+            if str(error.reply_code) == _NOT_FOUND:  # nobody has sent anything yet; on Redis: nothing waits
+                return 0
+            raise
