@@ -9,10 +9,11 @@ __all__ = ["ContextVariables", "UIToolError", "use_ui_tool"]
 
 
 async def use_ui_tool(tool_id: str, payload: Any = None, **more: Any) -> dict[str, Any]:
-    """What the run's trigger answers, under `ui_responses`, for this tool or for the function that calls this.
+    """What is answered for this tool, or for the function that calls this: by the trigger, under `ui_responses`, or by
+    a person later.
 
-    Nobody is there to look at `payload`. Without an answer the run ends here as needs_human, whatever the function
-    does about it. UIToolError outside of a run.
+    Without an answer the run rests here as needs_human, whatever the function does about it, and `payload` is part of
+    the question that it shows. UIToolError outside of a run.
     """
-    del payload, more
-    return current_call().ask(str(tool_id))
+    del more
+    return current_call().ask(str(tool_id), payload)

@@ -17,6 +17,11 @@ def print_json(value: Any) -> None:
     click.echo(json.dumps(value, default=_plain, ensure_ascii=False, indent=2))
 
 
+def print_json_line(value: Any) -> None:
+    """For what goes on: one object per line, at once."""
+    click.echo(json.dumps(value, default=_plain, ensure_ascii=False))
+
+
 def _plain(value: Any) -> Any:
     return value.isoformat() if isinstance(value, datetime) else str(value)
 

@@ -8,7 +8,8 @@ import click
 
 from workers.logs import configure_logging
 from workers.services import with_services
-from workers.settings import Address, Settings, load_settings, parse_address
+from workers.setting_values import Address, parse_address
+from workers.settings import Settings, load_settings
 
 
 class AddressType(click.ParamType[Address]):

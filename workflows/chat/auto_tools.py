@@ -18,6 +18,7 @@ from workflows.chat import guards
 from workflows.chat.errors import StepFailed
 from workflows.chat.invoking import RaisedError
 from workflows.chat.live import LiveTurn
+from workflows.chat.tool_calls import measured
 from workflows.chat.tool_functions import (
     ToolFunction,
     ToolRefused,
@@ -122,7 +123,8 @@ def _word(name: str) -> str:
 
 async def _call(live: LiveTurn, tool: ToolFunction, arguments: Mapping[str, Any]) -> str:
     try:
-        return as_answer(live, await tool.call(arguments, runtime_of(live), live.chat.built.threads))
+        with measured(live, tool.name):
+            return as_answer(live, await tool.call(arguments, runtime_of(live), live.chat.built.threads))
     except ToolRefused as refused:
         raise _failed(live, tool, refused, str(refused)) from None
     except RaisedError as raised:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from workflows.chat import guards, lifecycle
+from workflows.chat.answers import has_just_spoken, rule_of_user, take_answer
 from workflows.chat.clock import OUT_OF_TIME
 from workflows.chat.errors import ChatError
 from workflows.chat.live import Conversation
@@ -36,6 +37,8 @@ async def converse(chat: Conversation, *, commit: Commit, stopping: Callable[[],
 async def _take_turns(chat: Conversation, commit: Commit, stopping: Callable[[], bool]) -> Outcome:
     router = Router(chat.package, chat.suppressed)
     failed = await _begin(chat)
+    if failed is None:
+        await take_answer(chat, router, commit)
     end, agent = (failed, "") if failed is not None else resume(chat, router)
     while end is None:
         if chat.clock.is_over():  # asked beside the cancellation, which a library under a turn may swallow
@@ -63,6 +66,7 @@ async def _begin(chat: Conversation) -> Outcome | None:
     try:
         await lifecycle.begin(chat)
     except ChatError as error:
+        chat.question = error.question
         return error.outcome(turn=0)
     return None
 
@@ -74,7 +78,7 @@ def resume(chat: Conversation, router: Router) -> tuple[Outcome | None, str]:
     if chat.ended is not None:
         return chat.ended, first
     if not chat.turns and chat.next_agent is None and first == USER:
-        rule = router.before(USER, chat.context) or router.after(USER, chat.context)
+        rule = rule_of_user(chat, router)
         return ending(rule, chat.package, USER), rule.target if rule is not None else USER
     return None, chat.next_agent or first
 
@@ -83,11 +87,11 @@ def skip_to_speaker(router: Router, agent: str, chat: Conversation) -> str | Out
     """Follows pre-scope rules, which hand over before an agent says anything."""
     seen = {agent}
     while (rule := router.before(agent, chat.context)) is not None:
+        if rule.target == agent or (rule.target == USER and has_just_spoken(chat)):
+            return agent  # it stays, and speaks; so does one that has its answer from the user it hands over to
         end = ending(rule, chat.package, agent)
         if end is not None:
             return end
-        if rule.target == agent:
-            return agent  # it stays, and speaks
         agent = rule.target
         if agent in seen:
             number = len(chat.turns) + 1

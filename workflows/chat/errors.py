@@ -1,10 +1,12 @@
 """Errors of a chat: each knows which outcome it means and whether another attempt can help."""
 
+from workflows.chat.question import Question
 from workflows.outcome import Outcome, OutcomeError, OutcomeKind
 
 
 class ChatError(Exception):
     kind = OutcomeKind.PACKAGE_ERROR
+    question: Question | None = None
 
     def outcome(self, *, agent: str | None = None, turn: int | None = None) -> Outcome:
         error = OutcomeError(type(self).__name__, str(self), agent=agent, turn=turn)
@@ -33,6 +35,10 @@ class BudgetExhausted(ChatError):  # noqa: N818 -- not a fault of the code but a
 
 class NeedsHuman(ChatError):  # noqa: N818 -- not a fault: the chat waits for a person
     kind = OutcomeKind.NEEDS_HUMAN
+
+    def __init__(self, message: str, question: Question | None = None) -> None:
+        super().__init__(message)
+        self.question = question
 
 
 class StepFailed(ChatError):  # noqa: N818 -- names what failed, reads better in a run's record

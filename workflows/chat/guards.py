@@ -10,7 +10,7 @@ from workflows.chat.errors import BudgetExhausted, LimitReached
 from workflows.chat.live import Conversation, LiveTurn
 from workflows.chat.transcript import recorded
 from workflows.outcome import Outcome, OutcomeError, OutcomeKind
-from workflows.package.models import Limits
+from workflows.package.models import USER, Limits
 
 NANO = 1_000_000_000
 _TOLD = (ModelResponse, ToolResultsEvent)  # AG2 gives `|` between events a meaning of its own
@@ -53,7 +53,7 @@ def count_tool_calls(live: LiveTurn, wanted: int) -> None:
 def before_turn(chat: Conversation, agent: str) -> Outcome | None:
     """Asked between two turns. `agent` is whose turn it would be."""
     number, limit = len(chat.turns) + 1, chat.package.orchestrator.limits.max_turns
-    if number > limit:
+    if sum(turn.agent != USER for turn in chat.turns) >= limit:  # what a person says is no agent's turn
         reason = f"the limit of {limit} turns is reached; {agent} would take turn {number}"
         return reached(OutcomeKind.MAX_TURNS, reason, agent=agent, turn=number)
     repetition = loops.repeated_turns(chat.turns)

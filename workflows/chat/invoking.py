@@ -57,7 +57,7 @@ async def invoke(
         result = await _on_loop(functools.partial(_awaited, result), work)
     raised = result.error if isinstance(result, _Raised) else None
     if raised is None:
-        call.returned()
+        call.returned(result)
     if call.waits is not None:
         raise call.waits
     if raised is not None:

@@ -29,7 +29,7 @@ async def begin(chat: Conversation) -> None:
     steps = [*steps_of(chat, "on_start"), *steps_of(chat, "before_chat")]
     for step in steps:
         try:
-            await step.call(offered(chat), chat.built.threads, timeout_s=package_steps.STEP_TIMEOUT_S)
+            await step.call(offered(chat), chat, timeout_s=package_steps.STEP_TIMEOUT_S)
         except RaisedError as raised:
             raise failed(chat, step, raised, note=chat.note) from raised.error
     if steps:
@@ -65,7 +65,7 @@ async def finish(chat: Conversation, outcome: Outcome, *, succeeded: bool) -> No
 async def _take_last(chat: Conversation, step: Step, given: Mapping[str, Any], *, timeout_s: float) -> None:
     try:
         refuse_unknown([step])
-        await step.call(given, chat.built.threads, timeout_s=timeout_s)
+        await step.call(given, chat, timeout_s=timeout_s)
     except RaisedError as raised:
         failed(chat, step, raised, note=chat.note)
     except ChatError as error:  # it asks for a person, or for what nobody gives: too late for both

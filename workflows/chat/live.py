@@ -5,7 +5,7 @@ all happen inside of it, whatever path through a library leads there.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from workflows.chat.checkpoint import Counters
 from workflows.chat.clock import WorkedTime
 from workflows.chat.incidents import MAX_KEPT, Incident
+from workflows.chat.question import Question
 from workflows.chat.transcript import Turn
 from workflows.context.context_variables import ContextVariables
 from workflows.context.redaction import Redactor, take_out
@@ -26,11 +27,15 @@ if TYPE_CHECKING:
     from workflows.chat.hooked_agent import HookedAgent
     from workflows.chat.meter import RunMeter
 
+OnToolCall = Callable[[str, float, bool], None]
+"""Told of each tool call that was answered: the tool's name, the seconds it took, whether it failed."""
+
 
 @dataclass(slots=True)
 class Conversation:
     """`fixed`: whose run it is. A tool that writes to these names finds them as they were after its turn.
-    `ui_responses`: what a trigger answers for people, by tool and key."""
+    `ui_responses`: what a trigger or a person answers, by tool and key. `answer`: what a person has said since the last
+    turn, and no turn says yet. `question`: what a tool asks of a person, when that is why the chat rests."""
 
     built: "BuiltPackage"
     context: ContextVariables
@@ -43,9 +48,12 @@ class Conversation:
     redactor: Redactor = field(default_factory=Redactor)
     ended: Outcome | None = None
     ui_responses: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    answer: str | None = None
+    question: Question | None = None
     incidents: list[Incident] = field(default_factory=list)  # outside of committed turns
     clock: WorkedTime = field(default_factory=lambda: WorkedTime(float("inf")))
     speaking: "LiveTurn | None" = None
+    on_tool_call: OnToolCall = lambda _tool, _seconds, _failed: None
     # The context as the last committed turn left it, when life cycle steps changed it since.
     unseen: Mapping[str, Any] | None = None
 

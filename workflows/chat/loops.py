@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from workflows.chat.transcript import Turn
+from workflows.package.models import USER
 
 # A model that gets the same answer to the same calls four times learns nothing from the fifth. Retries that authors
 # ask for ("try three times") stay below. Several rounds that take turns look more like work, so they may come four
@@ -68,7 +69,7 @@ def repeated_rounds(turns: Sequence[Turn], agent: str, lines: Iterable[Line]) ->
 
 
 def repeated_turns(turns: Sequence[Turn]) -> Repetition | None:
-    """A turn that changed the context is progress, whatever it says."""
+    """A turn that changed the context is progress, whatever it says, and so is one that a person took."""
     since = _since_progress(turns)
     found = _repetition(since, _said, SAME_TURNS, TURNS_OVER)
     return found and _repetition(since, _said_and_done, SAME_TURNS, TURNS_OVER)
@@ -95,7 +96,7 @@ def _repeats(steps: Sequence[Any], period: int, signature: Callable[[Any], Any])
 
 def _since_progress(turns: Sequence[Turn]) -> Sequence[Turn]:
     recent = turns[-LONGEST_SEEN:]
-    progress = [place for place, turn in enumerate(recent) if turn.context_changes]
+    progress = [place for place, turn in enumerate(recent) if turn.context_changes or turn.agent == USER]
     return recent[progress[-1] + 1 :] if progress else recent
 
 

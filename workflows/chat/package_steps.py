@@ -11,8 +11,8 @@ from workflows.chat.incidents import Incident, incident_of
 from workflows.chat.invoking import RaisedError, invoke
 from workflows.chat.live import Conversation, LiveTurn
 from workflows.chat.passing import Passing, by_name, by_position
+from workflows.chat.people import Call
 from workflows.chat.tool_modules import PackageModules
-from workflows.chat.tool_threads import ToolThreads
 from workflows.package.models import ALL_AGENTS, Hook, HookKind, LifecycleTool, Moment, Package
 
 log = logging.getLogger(__name__)
@@ -41,10 +41,13 @@ class Step:
     function: Callable[..., Any]
     passing: Passing
 
-    async def call(self, offered: Mapping[str, Any], threads: ToolThreads, *, timeout_s: float) -> Any:
+    async def call(self, offered: Mapping[str, Any], chat: Conversation, *, timeout_s: float) -> Any:
         """What it returns. RaisedError whatever it raises; NeedsHuman when it asks for a person in vain."""
         positional, keywords = self.passing.of(offered)
-        return await invoke(self.function, *positional, keywords=keywords, threads=threads, timeout_s=timeout_s)
+        threads, call = chat.built.threads, Call(chat=chat)
+        return await invoke(
+            self.function, *positional, keywords=keywords, threads=threads, timeout_s=timeout_s, call=call
+        )
 
 
 def load_lifecycle(package: Package, modules: PackageModules) -> Mapping[Moment, tuple[Step, ...]]:
@@ -79,7 +82,7 @@ def _label(kind: str, written: LifecycleTool | Hook) -> str:
 async def take_in_turn(live: LiveTurn, step: Step, offered: Mapping[str, Any]) -> Any:
     """What the step returns. StepFailed when it fails, and an incident of this turn."""
     try:
-        return await step.call(offered, live.chat.built.threads, timeout_s=STEP_TIMEOUT_S)
+        return await step.call(offered, live.chat, timeout_s=STEP_TIMEOUT_S)
     except RaisedError as raised:
         raise failed(live.chat, step, raised, note=live.note, agent=live.agent, turn=live.number) from raised.error
 

@@ -20,6 +20,7 @@ from typing_extensions import override
 from workflows.chat.errors import NeedsHuman
 from workflows.chat.invoking import RaisedError
 from workflows.chat.live import LiveTurn, live_turn
+from workflows.chat.tool_calls import measured
 from workflows.chat.tool_functions import ToolFunction, ToolRefused, as_answer, note_failure, runtime_of
 from workflows.chat.transcript import FAILED
 
@@ -61,8 +62,9 @@ class PackageTool(AG2Tool):
         """Text for the model, whatever the tool does: an error is one sentence, the traceback goes to the record."""
         redact = live.chat.redactor.text
         try:
-            result = await self._tool.call(event.serialized_arguments, runtime_of(live), live.chat.built.threads)
-            return ToolResult(as_answer(live, result))
+            with measured(live, self.name):
+                result = await self._tool.call(event.serialized_arguments, runtime_of(live), live.chat.built.threads)
+                return ToolResult(as_answer(live, result))
         except ToolRefused as refused:
             return _failure(redact(str(refused)))
         except NeedsHuman as needed:  # the next model call ends the chat; calls beside this one come to their end

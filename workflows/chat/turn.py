@@ -45,6 +45,7 @@ async def take_turn(chat: Conversation, router: Router, agent: str, commit: Comm
         except BaseException as error:
             chat.incidents.extend(live.incidents)  # of a turn that nobody will find
             if isinstance(error, ChatError):
+                chat.question = error.question
                 return error.outcome(agent=agent, turn=live.number), agent
             raise
     return decision.ended, decision.next_agent or agent

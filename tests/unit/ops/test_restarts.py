@@ -17,6 +17,14 @@ def test_a_long_life_forgives_earlier_deaths() -> None:
     assert policy.deaths_in_a_row(5, lived_s=60.0) == 1
 
 
+def test_one_that_ended_on_purpose_after_a_life_is_started_at_once_and_not_held_against_it() -> None:
+    policy = RestartPolicy()
+
+    assert policy.deaths_in_a_row(5, lived_s=600, on_purpose=True) == 0
+    assert policy.delay_s(0) == 0
+    assert policy.deaths_in_a_row(5, lived_s=3, on_purpose=True) == 6
+
+
 @settings(deadline=None)  # a busy machine is no failure
 @given(deaths=st.integers(min_value=1))
 def test_delay_stays_within_its_bounds(deaths: int) -> None:

@@ -89,6 +89,7 @@ class Chat:
     redactor: Redactor = field(default_factory=Redactor)
     fixed: Mapping[str, Any] = field(default_factory=dict)
     ui_responses: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    answer: str | None = None
     wall_clock_s: float = float("inf")
     reserve: Reserve = unlimited
     last: Conversation | None = None
@@ -109,6 +110,7 @@ class Chat:
             fixed=self.fixed,
             redactor=self.redactor,
             ui_responses=self.ui_responses,
+            answer=self.answer,
             clock=WorkedTime(self.wall_clock_s, checkpoint.counters.worked_s),
         )
         return self.last

@@ -10,6 +10,7 @@ from tests.unit.workflows.normal_form import ORCH, H, Said, V, found, messages, 
 from tests.unit.workflows.packages import write_tool
 from tests.unit.workflows.test_checks_states import Watches
 from workflows.context.observers.agent_text import AgentText
+from workflows.context.observers.user_text import UserText
 from workflows.context.observing import Transition
 from workflows.package.models import Package, Rule
 from workflows.package.sources import StateSource
@@ -71,6 +72,16 @@ def waiting(*transitions: Transition, **parts: Any) -> Package:
 def test_what_waits_for_a_person_is_found(checked: Package, findings: list[Said]) -> None:
     told = [each for each in found(checked) if each[1] not in ("unreachable_agent", "no_way_on")]
     assert told == findings
+
+
+@pytest.mark.parametrize("human", [True, False])
+def test_what_a_user_says_is_heard_only_where_somebody_is_asked(human: bool) -> None:
+    heard = Transition(
+        UserText(AgentText("user", equals="yes")), to="yes", trigger_place="definitions.v.source.trigger"
+    )
+    checked = package(variables=variables(v=StateSource((heard,))), orchestrator={"human_in_the_loop": human})
+
+    assert (("warning", "never_fires", V, "definitions.v.source.trigger.type") in found(checked)) is not human
 
 
 def test_an_answer_may_stand_under_the_name_that_the_tool_asks_for(tmp_path: Path) -> None:

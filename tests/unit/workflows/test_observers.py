@@ -41,6 +41,12 @@ EXAMPLES: list[tuple[dict[str, Any], TurnSeen, Any, list[TurnSeen]]] = [
         True,
         [TurnSeen("A", "next."), TurnSeen("B", "NEXT")],
     ),
+    (
+        {"type": "user_text", "match": {"regex": "^(yes|no)$"}},
+        TurnSeen("user", "Yes"),
+        True,
+        [TurnSeen("user", "yes, but"), TurnSeen("A", "yes")],
+    ),
     (UI, answered({"k": "yes"}), "yes", [answered({"l": 1}), answered("k"), answered({"k": 1}, tool="u")]),
     (UI, answered({"k": None}), None, [answered({"k": 1}, ok=False), TurnSeen("A", "k")]),
     ({"type": "agent_turn_count", "agent": "A", "count": 3}, counted(A=3, B=1), True, [counted(A=2, B=9), counted()]),

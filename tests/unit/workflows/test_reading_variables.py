@@ -275,7 +275,7 @@ PLACE = "definitions.v.source"
 @pytest.mark.parametrize(
     ("source", "expected"),
     [
-        ({"triggers": [{"type": "user_text", "match": {"equals": "x"}}]}, ("warning", "never_fires", "triggers[0].type")),
+        ({"triggers": [{"type": "user_text", "match": {}}]}, ("error", "wrong_value", "triggers[0].match")),
         ({"triggers": [{"type": "tool_call", "tool": "x"}]}, ("warning", "never_fires", "triggers[0].type")),
         ({"transitions": [{"trigger": {"type": "handoff"}}]}, ("warning", "never_fires", "transitions[0].trigger.type")),
         ({"trigger": "lifecycle"}, ("warning", "never_fires", "trigger.type")),

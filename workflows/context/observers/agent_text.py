@@ -32,7 +32,10 @@ class AgentText:
 
 
 def read(section: Section) -> Trigger | None:
-    agent = section.required_text("agent")
+    return read_words(section, section.required_text("agent"))
+
+
+def read_words(section: Section, agent: str) -> AgentText | None:
     section.get("ui_hidden")  # nobody looks at a headless chat
     match = section.child(section.get("match") or {}, "match")
     given = {name: text for name in WAYS if (text := match.text(name)) is not None}

@@ -14,7 +14,6 @@ ReadTrigger = Callable[[Section], Trigger | None]
 
 # Types that authors write and a headless run never sees, with what to write instead.
 NEVER_FIRES: Mapping[str, str] = {
-    "user_text": "nobody writes in a headless run; give the value as an input of the run",
     "tool_call": "watch for the answer instead: type: tool_response, with tool: the function's name",
     "handoff": "watch for what leads to it: type: agent_text or agent_turn_count",
     "lifecycle": "let a tool write the variable, or use type: agent_turn_count",

@@ -29,6 +29,8 @@ def check_people(package: Package, findings: Findings) -> None:
     _check_rules_of_user(package, findings)
     _check_judged_rules_of_user(package, findings)
     _check_interface(package, findings)
+    if not package.orchestrator.human_in_the_loop:
+        _check_words_of_user(package, findings)
 
 
 def _check_rules_to_user(package: Package, findings: Findings) -> None:
@@ -62,6 +64,18 @@ def _check_judged_rules_of_user(package: Package, findings: Findings) -> None:
                 " write an expression over what the answer sets"
             )
             findings.add("warning", "judged_for_user", routing_file(package), rule_place(package, index), message)
+
+
+def _check_words_of_user(package: Package, findings: Findings) -> None:
+    message = (
+        "waits for what a user answers, and with human_in_the_loop false nobody is asked; set it to true, or give the"
+        " value as an input of the run"
+    )
+    for variable in package.variables.values():
+        transitions = variable.source.transitions if isinstance(variable.source, StateSource) else ()
+        for each in transitions:
+            if each.trigger.type == "user_text":
+                findings.add("warning", "never_fires", variables_file(package), f"{each.trigger_place}.type", message)
 
 
 def _check_interface(package: Package, findings: Findings) -> None:

@@ -23,8 +23,8 @@ _SOURCES = (
     *("environment", "config", "database", "data_reference", "data_entity", "static", "derived", "state"),
     *("computed", "runtime", "build_context", "external", "file"),
 )
-_TRIGGERS = ("agent_text", "ui_response", "agent_turn_count", "tool_response", "timer_expired")
-_NEVER = ("user_text", "tool_call", "handoff", "lifecycle")
+_TRIGGERS = ("agent_text", "user_text", "ui_response", "agent_turn_count", "tool_response", "timer_expired")
+_NEVER = ("tool_call", "handoff", "lifecycle")
 _REFERENCE = text("env:NAME or file:PATH, never the secret itself", pattern="^(env|file):.+")
 
 

@@ -1,0 +1,104 @@
+"""What the commands on runs have in common: which runs are meant, who asks, and how a refusal is told."""
+
+import getpass
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import Any
+
+import click
+
+from workers.control.errors import RefusedError, RunNotFoundError
+from workers.control.matching import Matching
+from workers.run import HoldKind, RunState
+from workflows.outcome import OutcomeKind
+from workflows.package.trigger_specs import parse_duration
+
+Command = Callable[..., Any]
+
+SAID_NO = 1
+
+
+class _Moment(click.ParamType[datetime]):
+    name = "age|date"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> datetime:
+        if isinstance(value, datetime):
+            return value
+        try:
+            return datetime.now(UTC) - parse_duration(value)
+        except ValueError:
+            pass
+        try:
+            day = datetime.fromisoformat(value)
+        except ValueError:
+            self.fail("write a date such as 2026-01-31 or an age such as 7d or 12h", param, ctx)
+        return day if day.tzinfo else day.replace(tzinfo=UTC)
+
+
+MOMENT = _Moment()
+_WHOSE = (
+    click.option("--app", "app_id", help="Only this app's."),
+    click.option("--workflow", help="Only of this workflow."),
+    click.option("--trigger", help="Only of this trigger: its name, or a type such as webhook."),
+)
+_WHICH = (
+    click.option(
+        "--state", "states", multiple=True, type=click.Choice([state.value for state in RunState]), metavar="STATE"
+    ),
+    click.option(
+        "--outcome", type=click.Choice([kind.value for kind in OutcomeKind]), metavar="KIND", help="What came of them."
+    ),
+    click.option("--hold", type=click.Choice([hold.value for hold in HoldKind]), help="What holds them back."),
+    click.option("--since", type=MOMENT, help="Accepted since: an age (2h, 7d) or a date (2026-01-31)."),
+    click.option("--until", type=MOMENT, help="Accepted before: an age or a date."),
+)
+
+
+def whose_options(command: Command) -> Command:
+    for option in reversed(_WHOSE):
+        command = option(command)
+    return command
+
+
+def filter_options(command: Command) -> Command:
+    for option in reversed(_WHICH):
+        command = option(command)
+    return whose_options(command)
+
+
+def matching(given: dict[str, Any]) -> Matching:
+    """From what `filter_options` or `whose_options` have put among a command's options."""
+    hold = given.get("hold")
+    return Matching(
+        app_id=given["app_id"],
+        workflow=given["workflow"],
+        trigger=given["trigger"],
+        states=tuple(RunState(state) for state in given.get("states", ())),
+        outcome=given.get("outcome"),
+        hold=None if hold is None else HoldKind(hold),
+        since=given.get("since"),
+        until=given.get("until"),
+    )
+
+
+@contextmanager
+def refusals_in_one_line() -> Iterator[None]:
+    try:
+        yield
+    except (RefusedError, RunNotFoundError) as error:
+        click.echo(f"unattended: {advised(error)}", err=True)
+        raise SystemExit(SAID_NO) from None
+
+
+def advised(error: Exception) -> str:
+    known = "; `unattended runs list` shows them" if isinstance(error, RunNotFoundError) else ""
+    return f"{error}{known}"
+
+
+def who_asks() -> str:
+    """For the record of a run: the name on this machine, as far as there is one."""
+    try:
+        return f"{getpass.getuser()} (cli)"
+    except (OSError, KeyError, ImportError):  # a container may run under a number
+        return "cli"

@@ -1,0 +1,165 @@
+"""Carrying out an order on runs: on each that was named, or, once people agree, on all that match."""
+
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+import click
+
+from ops.cli.output import moment, print_json
+from ops.cli.runs.asking import advised, who_asks
+from ops.cli.runs.waking import waking
+from ops.cli.session import with_database
+from ops.cli.verdicts import printable
+from workers.control.changed import Changed
+from workers.control.errors import RefusedError, RunNotFoundError
+from workers.control.many import Selection, Tally, to_each
+from workers.control.matching import Matching
+from workers.run import RunState
+from workers.run_store import RunStore
+from workers.settings import Settings
+
+FIRST_LINES = 10
+Change = Callable[[str], Awaitable[Changed]]
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """`states`: of the runs that a filter without a state means. `wakes`: workers are told afterwards."""
+
+    verb: str
+    states: tuple[str, ...]
+    wakes: bool = False
+    again: bool = False
+
+
+def change_named(order: Order, run_ids: Sequence[str], given: dict[str, Any]) -> bool:
+    """Whether none was refused."""
+    results = with_database(
+        lambda database, settings: _each_named(order, run_ids, database, settings), redis=order.wakes
+    )
+    if given["as_json"]:
+        print_json([each.as_json() if isinstance(each, Changed) else each for each in results])
+    for each in results:
+        if not isinstance(each, Changed):
+            click.echo(f"unattended: {each['refused']}", err=True)
+        elif not given["as_json"]:
+            click.echo(f"{each.run_id}: {each.said}")
+    return all(isinstance(each, Changed) for each in results)
+
+
+async def _each_named(
+    order: Order, run_ids: Sequence[str], database: Any, settings: Settings
+) -> list[Changed | dict[str, str]]:
+    from workers.control.naming import whole_run_id
+
+    results: list[Changed | dict[str, str]] = []
+    store = RunStore(database, republish_after_s=settings.republish_after_s)
+    async with _change(order, store, settings) as change:
+        for text in run_ids:
+            try:
+                results.append(await change(await whole_run_id(store, text)))
+            except (RefusedError, RunNotFoundError) as error:
+                results.append({"run_id": text, "refused": advised(error)})
+    return results
+
+
+def change_matching(order: Order, wanted: Matching, given: dict[str, Any]) -> bool:
+    """Whether none was refused."""
+    if not wanted.states:
+        wanted = replace(wanted, states=tuple(RunState(state) for state in order.states))
+    selection = Selection(wanted, given["limit"])
+
+    async def work(database: Any, settings: Settings) -> Tally | None:
+        store = RunStore(database, republish_after_s=settings.republish_after_s)
+        number = await selection.count(store)
+        if given["dry_run"]:
+            await _preview(order, selection, store, number, as_json=given["as_json"])
+            return None
+        if not await _agreed(order, selection, store, number, asked=not given["yes"]):
+            raise RefusedError("nothing was changed")
+        async with _change(order, store, settings) as change:
+            return await to_each(store, selection, change, progress=_progress(order, number))
+
+    try:
+        tally = with_database(work, redis=order.wakes and not given["dry_run"])
+    except KeyboardInterrupt:
+        click.echo("\nunattended: interrupted; the same command goes on where it stopped", err=True)
+        raise
+    if tally is None:
+        return True
+    _report(order, tally, as_json=given["as_json"])
+    return tally.refused == 0
+
+
+async def _agreed(order: Order, selection: Selection, store: RunStore, number: int, *, asked: bool) -> bool:
+    if number == 0 or not (asked and sys.stdin.isatty()):
+        return True
+    for line in _lines(await selection.first(store, FIRST_LINES), number):
+        click.echo(line, err=True)
+    return click.confirm(f"{order.verb} {_runs(number)} ({selection.matching.as_words()})?", err=True)
+
+
+async def _preview(order: Order, selection: Selection, store: RunStore, number: int, *, as_json: bool) -> None:
+    first = await selection.first(store, FIRST_LINES)
+    if as_json:
+        print_json({"dry_run": True, "matched": number, "first": [run["_id"] for run in first]})
+        return
+    for line in _lines(first, number):
+        click.echo(line)
+    click.echo(f"would {order.verb} {_runs(number)}: {selection.matching.as_words()}; nothing was changed")
+
+
+def _lines(first: Sequence[dict[str, Any]], number: int) -> list[str]:
+    lines = [
+        printable(
+            f"{run['_id']}  {run['app_id']}  {run['workflow']}  {run['trigger']['name']}  {run['state']}"
+            f"  {(run.get('outcome') or {}).get('kind', '')}  {moment(run['created_at'])}"
+        )
+        for run in first
+    ]
+    return [*lines, f"… and {number - len(first)} more"] if number > len(first) else lines
+
+
+def _progress(order: Order, number: int) -> Callable[[Tally], None]:
+    def show(tally: Tally) -> None:
+        if sys.stderr.isatty():
+            click.echo(f"\r{order.verb}: {tally.seen} of {number}", err=True, nl=tally.seen >= number)
+
+    return show
+
+
+def _report(order: Order, tally: Tally, *, as_json: bool) -> None:
+    if as_json:
+        print_json(tally.as_json())
+        return
+    already = f", {tally.already} already were" if tally.already else ""
+    click.echo(f"{order.verb}: {tally.changed} done{already}, {tally.refused} refused")
+    for each in tally.reasons:
+        click.echo(f"unattended: {each['reason']}", err=True)
+    if tally.refused > len(tally.reasons):
+        click.echo(f"unattended: … and {tally.refused - len(tally.reasons)} more", err=True)
+
+
+def _runs(number: int) -> str:
+    return "1 run" if number == 1 else f"{number} runs"
+
+
+@asynccontextmanager
+async def _change(order: Order, store: RunStore, settings: Settings) -> AsyncIterator[Change]:
+    from workers.control.cancelling import cancel, discard
+    from workers.control.replaying import replay
+    from workers.control.retrying import retry_now
+
+    by = who_asks()
+    if not order.wakes:
+        end = cancel if order.verb == "cancel" else discard
+        yield lambda run_id: end(store, run_id, by=by)
+        return
+    async with waking(settings) as wake:
+        if order.verb == "replay":
+            yield lambda run_id: replay(store, wake, run_id, by=by, again=order.again)
+        else:
+            yield lambda run_id: retry_now(store, wake, run_id, by=by)

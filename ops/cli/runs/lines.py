@@ -1,0 +1,48 @@
+"""Lines for people: in colours on a terminal, plain when piped or when NO_COLOR says so."""
+
+import os
+import sys
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Any
+
+from rich.console import Console
+from rich.text import Text
+
+from ops.cli.turn_lines import Line
+
+
+def console() -> Console:
+    plain: dict[str, Any] = {"highlight": False, "markup": False, "emoji": False, "soft_wrap": True}
+    usual = Console(**plain)
+    if usual.no_color or not usual.is_terminal:
+        return Console(color_system=None, **plain)
+    return usual
+
+
+def print_lines(lines: Iterable[Line]) -> None:
+    out = console()
+    for style, line in lines:
+        out.print(Text(line, style=style))
+
+
+def nobody_reads() -> None:
+    """The reader of a pipe is gone, as `head` is after ten lines: nothing more is written, also not at the end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def clock(value: Any) -> str:
+    return f"{value:%Y-%m-%d %H:%M:%S} UTC" if isinstance(value, datetime) else ""
+
+
+def lasting(since: datetime | None, until: datetime | None) -> str:
+    if since is None or until is None:
+        return ""
+    seconds = max((until - since).total_seconds(), 0.0)
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest} s"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if hours < 48 else f"{hours // 24} d {hours % 24} h"

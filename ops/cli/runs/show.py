@@ -1,0 +1,36 @@
+"""`unattended runs show`: the story of one run."""
+
+from typing import Any
+
+import click
+
+from ops.cli.output import json_option, print_json
+from ops.cli.runs.asking import refusals_in_one_line
+from ops.cli.runs.lines import print_lines
+from ops.cli.runs.story_lines import story_lines
+from ops.cli.session import with_database
+
+
+@click.command("show")
+@click.argument("run_id")
+@json_option
+def show_run(run_id: str, as_json: bool) -> None:
+    """The story of one run: owners, turns, tools, what changed, errors, cost, and what to do next.
+
+    RUN_ID may be its last six letters, as tables show them.
+    """
+    with refusals_in_one_line():
+        story = with_database(lambda database, _: _story(database, run_id))
+    if as_json:
+        print_json(story)
+    else:
+        print_lines(story_lines(story))
+
+
+async def _story(database: Any, run_id: str) -> dict[str, Any]:
+    from workers.control.naming import whole_run_id
+    from workers.control.story import story_of
+    from workers.run_store import RunStore
+
+    store = RunStore(database)
+    return await story_of(store, await whole_run_id(store, run_id))

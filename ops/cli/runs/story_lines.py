@@ -1,0 +1,149 @@
+"""The story of a run as lines: whose it is, why it waits or who has it, what each owner did, and what to do next."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from ops.cli.output import usd
+from ops.cli.runs.lines import clock, lasting
+from ops.cli.runs.question_lines import answering_command, question_lines
+from ops.cli.turn_lines import BAD, DIM, GOOD, Line, failure_lines, shown, turn_lines
+from ops.cli.verdicts import printable
+from ops.one_run.report import turn_report
+from workers.run import RunState
+
+WARN = "yellow"
+Story = Mapping[str, Any]
+
+_STYLES = {RunState.SUCCEEDED: GOOD, RunState.FAILED: BAD, RunState.PARKED: BAD, RunState.NEEDS_HUMAN: WARN}
+
+
+def story_lines(story: Story) -> Iterator[Line]:
+    yield "bold", printable(f"{story['run_id']}  {story['workflow']} for {story['app_id']}")
+    yield from _outcome(story)
+    for name, value in _facts(story):
+        yield "", printable(f"  {name:<10} {value}")
+    yield from _owners(story)
+    if story["errors"]:  # of what belongs to no turn: one that was not kept, or the end of the run
+        yield "", ""
+        yield from failure_lines(story["errors"])
+    yield from _answers(story)
+    yield from ((WARN, f"  {line}") for line in question_lines(story))
+    cost = story["usage"]
+    yield "", ""
+    yield (
+        DIM,
+        f"{cost['calls']} model calls, {cost['input_tokens']} tokens in, {cost['output_tokens']} out, "
+        f"USD {usd(cost['cost_usd'])}",
+    )
+    for step in next_steps(story):
+        yield "", f"→ {step}"
+
+
+def _outcome(story: Story) -> Iterator[Line]:
+    state, outcome = RunState(story["state"]), story["outcome"]
+    style = _STYLES.get(state, "")
+    if outcome is None:
+        yield style, state.value
+        return
+    yield style, printable(f"{state.value}, {outcome['kind']}: {outcome['reason']}")
+    error = outcome.get("error")
+    if error:
+        place = f" of {error['agent']} in turn {error['turn']}" if error.get("agent") else ""
+        yield style, printable(f"  {error['type']}{place}: {error['message']}")
+
+
+def _facts(story: Story) -> Iterator[tuple[str, str]]:
+    trigger = story["trigger"]
+    nominal = f", for {clock(trigger['nominal_at'])}" if trigger.get("nominal_at") else ""
+    yield "trigger", f"{trigger['name']} ({trigger['type']}), event {trigger['id']}{nominal}"
+    yield "accepted", clock(story["created_at"])
+    if story["started_at"]:
+        yield "started", f"{clock(story['started_at'])}, after {lasting(story['created_at'], story['started_at'])}"
+    if story["finished_at"]:
+        took = f", after {lasting(story['started_at'], story['finished_at'])}" if story["started_at"] else ""
+        yield "ended", f"{clock(story['finished_at'])}{took}"
+    yield "attempt", f"{story['attempt']}, package {(story['package_version'] or 'not loaded yet')[:20]}"
+    yield from _ties(story)
+    yield from _why_so(story)
+
+
+def _ties(story: Story) -> Iterator[tuple[str, str]]:
+    if story.get("user_id"):
+        yield "user", story["user_id"]
+    if story.get("parent_run_id"):
+        yield "parent", story["parent_run_id"]
+    if story.get("replay_of"):
+        yield "replay of", story["replay_of"]
+    if story.get("replays"):
+        yield "replayed", f"as {', '.join(story['replays'])}"
+
+
+def _why_so(story: Story) -> Iterator[tuple[str, str]]:
+    """Why it waits, or who has it."""
+    lease, requeued = story["lease"], story.get("last_requeue")
+    if story["hold"]:
+        yield "held", f"by the {story['hold']} limit {story.get('held_by') or ''}".rstrip()
+    if story["state"] == RunState.QUEUED and story.get("not_before"):
+        yield "due", clock(story["not_before"])
+    if story["state"] == RunState.QUEUED and requeued:
+        yield "queued", f"again {clock(requeued['at'])}: {requeued['reason']}"
+    if story["state"] == RunState.RUNNING:
+        yield "owner", f"{lease['owner']}, lease {lease['token']} until {clock(lease['until'])}"
+    asked, resolved = story.get("cancel_requested"), story.get("resolved")
+    if asked:
+        yield "cancel", f"asked for by {asked['by']}, {clock(asked['at'])}"
+    if resolved:
+        anew = f" as {resolved['run_id']}" if resolved.get("run_id") else ""
+        yield "resolved", f"{resolved['how']}{anew} by {resolved['by']}, {clock(resolved['at'])}"
+
+
+def _owners(story: Story) -> Iterator[Line]:
+    """Each owner with the turns it committed, and how it let go."""
+    turns = list(story["turns"])
+    for line in story.get("history") or []:
+        own = [turn for turn in turns if turn["number"] <= line["turn"]]
+        turns = turns[len(own) :]
+        took = lasting(line["from"], line["until"])
+        yield "", ""
+        yield (
+            DIM,
+            printable(f"{line['owner'] or 'a worker'} from {clock(line['from'])} for {took}, lease {line['token']}"),
+        )
+        yield from _turns(own)
+        ended, reason = line["ended"].replace("_", " "), f": {line['reason']}" if line["reason"] else ""
+        yield DIM, printable(f"  {ended} after turn {line['turn']}{reason}")
+    if turns:
+        yield "", ""
+        yield from _turns(turns)
+
+
+def _turns(turns: list[Mapping[str, Any]]) -> Iterator[Line]:
+    for turn in turns:
+        report = turn_report(turn)
+        yield from turn_lines(turn["number"], report)
+        yield from failure_lines(report.errors)
+
+
+def _answers(story: Story) -> Iterator[Line]:
+    for answer in story.get("answers") or []:
+        said = {name: value for name, value in answer.items() if name not in {"at", "by"} and value}
+        yield "", printable(f"  answered by {answer.get('by')}, {clock(answer.get('at'))}: {shown(said)}")
+
+
+def next_steps(story: Story) -> Iterator[str]:
+    """What a person can do about it now."""
+    run_id, command = story["run_id"], "unattended runs"
+    state = story["state"]
+    if state == RunState.PARKED:
+        yield f"start it anew: {command} replay {run_id}"
+        yield f"or give it up: {command} discard {run_id}"
+    elif state == RunState.NEEDS_HUMAN:
+        question = story.get("question")
+        yield f"answer it: {answering_command(run_id, question) if question else f'{command} answer {run_id} -m TEXT'}"
+        yield f"or give it up: {command} discard {run_id}"
+    elif state == RunState.FAILED and not story.get("replays"):
+        yield f"once the cause is mended, start it anew: {command} replay {run_id}"
+    elif state == RunState.QUEUED and not story["hold"] and story.get("not_before"):
+        yield f"if it is to start before its time: {command} retry-now {run_id}"
+    elif state == RunState.RUNNING:
+        yield f"follow it: {command} tail {run_id}"

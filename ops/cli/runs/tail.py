@@ -1,0 +1,63 @@
+"""`unattended runs tail`: what happens to one run, or to all of them, line by line as it happens."""
+
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ops.cli.output import json_option, print_json_line
+from ops.cli.runs.asking import SAID_NO, matching, refusals_in_one_line, whose_options
+from ops.cli.runs.lines import console, nobody_reads
+from ops.cli.runs.tail_lines import happening_line
+from ops.cli.session import with_database
+from workers.run import RunState
+
+if TYPE_CHECKING:
+    from workers.control.happenings import Happening
+
+
+@click.command("tail")
+@click.argument("run_id", required=False)
+@whose_options
+@json_option
+def tail(run_id: str | None, as_json: bool, **given: Any) -> None:
+    """Follows RUN_ID until it ends, or without one all runs until Ctrl-C: turns, owners, holds, ends.
+
+    With RUN_ID it exits 0 when the run succeeded, else 1. With --json each line is one JSON object.
+    """
+    if run_id is not None and any(given.values()):
+        raise click.UsageError("give a run, or filters, not both")
+    with refusals_in_one_line():
+        try:
+            state = with_database(lambda database, _: _follow(database, run_id, as_json, **given))
+        except BrokenPipeError:
+            nobody_reads()
+            return
+    raise SystemExit(0 if state == RunState.SUCCEEDED else SAID_NO)
+
+
+async def _follow(database: Any, run_id: str | None, as_json: bool, **given: Any) -> str | None:
+    """The state in which the run came to rest."""
+    state = None
+    out = console()
+    async for each in await _happenings(database, run_id, **given):
+        if as_json:
+            print_json_line(each.as_json())
+        else:
+            out.print(happening_line(each, alone=run_id is not None))
+        if each.event == "ended":
+            state = each.facts["state"]
+    return state
+
+
+async def _happenings(database: Any, run_id: str | None, **given: Any) -> "AsyncIterator[Happening]":
+    from workers.control.following import follow_all, follow_run, store_time
+    from workers.control.naming import whole_run_id
+    from workers.run_store import RunStore
+
+    store = RunStore(database)
+    if run_id is None:
+        since = await store_time(store)
+        click.echo("following all runs; Ctrl-C ends it", err=True)
+        return follow_all(store, matching(given), since=since)
+    return follow_run(store, await whole_run_id(store, run_id))

@@ -1,0 +1,20 @@
+"""Wake-ups from a command: sent before it ends, or left to the reconciler when Redis does not answer."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from workers.control.waking import Wake
+from workers.settings import Settings
+
+
+@asynccontextmanager
+async def waking(settings: Settings) -> AsyncIterator[Wake]:
+    from workers.celery import configure
+    from workers.wakeups import Wakeups, celery_publisher
+
+    wakeups = Wakeups(celery_publisher(configure(settings)))
+    wakeups.start()
+    try:
+        yield wakeups
+    finally:
+        await wakeups.stop()

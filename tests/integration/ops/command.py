@@ -1,0 +1,49 @@
+"""The command as a user runs it, in a process of its own, against a stage's servers."""
+
+import asyncio
+import json
+import sys
+from asyncio.subprocess import PIPE, Process
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ops.supervisor import PROGRAM
+from tests.integration.stage import Stage
+from workers.settings import as_environment
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+
+def command(*arguments: str) -> tuple[str, ...]:
+    return (sys.executable, "-P", str(PROGRAM), *arguments)
+
+
+def environment(stage: Stage) -> dict[str, str]:
+    return as_environment(replace(stage.settings, environ={}))
+
+
+async def started(stage: Stage, *arguments: str) -> Process:
+    return await asyncio.create_subprocess_exec(
+        *command(*arguments),
+        env=environment(stage),
+        cwd=stage.folder,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=PIPE,
+        stderr=PIPE,
+    )
+
+
+async def unattended(stage: Stage, *arguments: str) -> Done:
+    process = await started(stage, *arguments)
+    out, err = await asyncio.wait_for(process.communicate(), 60)
+    assert "Traceback" not in err.decode()
+    return Done(process.returncode or 0, out.decode(), err.decode())

@@ -1,0 +1,205 @@
+"""`unattended runs show` and `tail`: what they print of a run for people."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from ops.cli.runs.lines import lasting
+from ops.cli.runs.story_lines import next_steps, story_lines
+from ops.cli.runs.tail_lines import happening_line
+from workers.control.happenings import Told, happenings
+
+AT = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+FAILED = {"where": "after_chat life.py:end", "type": "KeyError", "message": "'x'", "traceback": "", "agent": None}
+TURN: dict[str, Any] = {
+    "number": 1,
+    "agent": "Collector",
+    "text": "counted\nthem",
+    "events": [
+        {"tool_calls": [{"id": "1", "name": "count", "arguments": '{"region": "eu"}'}]},
+        {"tool_results": [{"id": "1", "name": "count", "text": "7"}]},
+    ],
+    "tool_calls": [{"id": "1", "name": "count", "arguments": '{"region": "eu"}'}],
+    "context_changes": {"total": 7},
+    "handoff": "Writer",
+    "tokens": {"input": 120, "output": 8},
+    "duration_s": 0.25,
+    "errors": [],
+}
+STORY: dict[str, Any] = {
+    "run_id": "run_1",
+    "workflow": "Small",
+    "app_id": "acme",
+    "trigger": {"name": "cli", "type": "api", "id": "e1", "nominal_at": None},
+    "state": "succeeded",
+    "hold": None,
+    "attempt": 1,
+    "package_version": "abc",
+    "lease": {"owner": None, "token": 1, "until": None},
+    "created_at": AT,
+    "started_at": AT + timedelta(seconds=2),
+    "finished_at": AT + timedelta(seconds=95),
+    "outcome": {"kind": "completed", "reason": "B ends the chat", "error": None},
+    "turns": [],
+    "history": [],
+    "errors": [],
+    "usage": {"calls": 1, "input_tokens": 2, "output_tokens": 3, "cost_usd": 0},
+}
+
+
+def told(**changes: Any) -> list[str]:
+    return [line for _, line in story_lines({**STORY, **changes})]
+
+
+def owner(token: int, turn: int, ended: str, reason: str = "") -> dict[str, Any]:
+    line = {"token": token, "owner": f"w{token}", "from": AT, "until": AT + timedelta(seconds=5)}
+    return {**line, "turn": turn, "ended": ended, "reason": reason}
+
+
+def test_what_failed_outside_of_a_turn_is_shown_too() -> None:
+    quiet, loud = told(), told(errors=[FAILED])
+
+    assert [line for line in loud if line not in quiet] == ["   ! after_chat life.py:end: KeyError: 'x'"]
+    assert quiet[-1].startswith("1 model calls, 2 tokens in, 3 out, USD")
+
+
+def test_the_head_says_whose_run_it_is_and_how_long_it_took() -> None:
+    assert told()[:6] == [
+        "run_1  Small for acme",
+        "succeeded, completed: B ends the chat",
+        "  trigger    cli (api), event e1",
+        "  accepted   2026-01-02 03:04:05 UTC",
+        "  started    2026-01-02 03:04:07 UTC, after 2.0 s",
+        "  ended      2026-01-02 03:05:40 UTC, after 1 min 33 s",
+    ]
+
+
+def test_each_owner_is_shown_with_its_turns_and_how_it_let_go() -> None:
+    history = [owner(1, 1, "worker_lost", "its lease ran out"), owner(2, 2, "succeeded")]
+    lines = told(turns=[TURN, {**TURN, "number": 2, "agent": "Writer", "handoff": None}], history=history)
+
+    start = lines.index("w1 from 2026-01-02 03:04:05 UTC for 5.0 s, lease 1")
+    assert lines[start + 1 : start + 9] == [
+        "1. Collector → Writer  (120 tokens in, 8 out, 0.25 s)",
+        '   calls count({"region": "eu"}) → 7',
+        "   counted",
+        "   them",
+        "   total = 7",
+        "  worker lost after turn 1: its lease ran out",
+        "",
+        "w2 from 2026-01-02 03:04:05 UTC for 5.0 s, lease 2",
+    ]
+    assert lines[start + 9].startswith("2. Writer → end")
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"state": "queued", "hold": "rate", "held_by": "rate:acme"}, "  held       by the rate limit rate:acme"),
+        (
+            {"state": "queued", "not_before": AT, "last_requeue": {"at": AT, "reason": "429"}},
+            "  queued     again 2026-01-02 03:04:05 UTC: 429",
+        ),
+        (
+            {"state": "running", "lease": {"owner": "w9", "token": 4, "until": AT}},
+            "  owner      w9, lease 4 until 2026-01-02 03:04:05 UTC",
+        ),
+        (
+            {"resolved": {"how": "replayed", "by": "ann", "at": AT, "run_id": "run_2"}},
+            "  resolved   replayed as run_2 by ann, 2026-01-02 03:04:05 UTC",
+        ),
+        ({"replay_of": "run_0"}, "  replay of  run_0"),
+        ({"replays": ["run_2", "run_3"]}, "  replayed   as run_2, run_3"),
+    ],
+    ids=["held", "waits", "running", "resolved", "replay", "replayed"],
+)
+def test_why_it_stands_where_it_stands(changes: dict[str, Any], said: str) -> None:
+    assert said in told(**{"outcome": None, **changes})
+
+
+@pytest.mark.parametrize(
+    ("changes", "commands"),
+    [
+        ({"state": "parked"}, ["replay", "discard"]),
+        ({"state": "needs_human"}, ["answer", "discard"]),
+        ({"state": "needs_human", "question": {"kind": "tool", "tool": "ask"}}, ["answer", "discard"]),
+        ({"state": "failed"}, ["replay"]),
+        ({"state": "failed", "replays": ["run_2"]}, []),
+        ({"state": "queued", "not_before": AT}, ["retry-now"]),
+        ({"state": "queued", "hold": "rate"}, []),
+        ({"state": "running"}, ["tail"]),
+        ({"state": "succeeded"}, []),
+    ],
+)
+def test_the_next_step_is_a_command(changes: dict[str, Any], commands: list[str]) -> None:
+    steps = list(next_steps({**STORY, **changes}))
+
+    assert [step.split("unattended runs ")[1].split()[:2] for step in steps] == [[name, "run_1"] for name in commands]
+
+
+def test_nothing_in_a_story_steers_a_terminal() -> None:
+    evil = "\x1b[2J\rroot"
+    history = [{**owner(1, 1, "retry", evil), "owner": evil}]
+    lines = told(
+        workflow=evil,
+        outcome={"kind": "failed", "reason": evil, "error": {"type": evil, "message": evil, "agent": evil, "turn": 1}},
+        turns=[{**TURN, "text": evil}],
+        history=history,
+        answers=[{"by": evil, "at": AT, "message": evil}],
+        last_requeue={"at": AT, "reason": evil},
+        state="queued",
+    )
+
+    assert "".join(lines).isprintable()
+
+
+RUN = {**{name: value for name, value in STORY.items() if name != "run_id"}, "_id": "run_ABCDEF", "turn": 2}
+RUN |= {"claimed_at": AT, "history": [owner(1, 1, "worker_lost"), owner(2, 2, "succeeded")]}
+
+
+def test_what_happened_between_two_looks_is_told_in_order() -> None:
+    turns = [TURN, {**TURN, "number": 2}]
+
+    found = list(happenings(Told(), RUN, turns))
+    lines = [happening_line(each, alone=True).plain for each in found]
+
+    events = ["accepted", "claimed", "turn", "let_go", "claimed", "turn", "ended"]
+    assert [each.event for each in found] == events
+    assert lines[2] == "          1. Collector → Writer  (120 in, 8 out, 0.25 s)  calls count  counted them"
+    assert lines[3] == "03:04:10  worker lost after turn 1"
+    assert lines[-1] == "03:05:40  succeeded, completed: B ends the chat"
+    assert happening_line(found[0], alone=False).plain == "03:04:05  …ABCDEF Small/acme  accepted from cli"
+
+
+@pytest.mark.parametrize(
+    ("before", "changes", "events"),
+    [
+        (Told(accepted=True, claimed=1, state="queued"), {"state": "queued", "hold": "rate"}, ["held"]),
+        (Told(accepted=True, claimed=1, state="queued", hold="rate"), {"state": "queued", "hold": "rate"}, []),
+        (Told(accepted=True, claimed=1, state="needs_human"), {"state": "queued"}, ["answered"]),
+        (Told(accepted=True, claimed=1, state="queued"), {"state": "queued", "not_before": AT}, ["due"]),
+        (
+            Told(accepted=True, claimed=1, state="parked"),
+            {"state": "cancelled", "resolved": {"at": AT, "by": "ann", "how": "discarded"}},
+            ["resolved", "ended"],
+        ),
+        (
+            Told(accepted=True, claimed=1, state="running"),
+            {"state": "running", "cancel_requested": {"at": AT, "by": "ann"}},
+            ["cancel_requested"],
+        ),
+    ],
+)
+def test_only_what_is_new_is_told(before: Told, changes: dict[str, Any], events: list[str]) -> None:
+    found = list(happenings(before, {**RUN, "history": [], **changes}, []))
+
+    assert [each.event for each in found] == events
+    assert all(happening_line(each, alone=False).plain for each in found)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"), [(0.25, "0.2 s"), (75, "1 min 15 s"), (7500, "2 h 5 min"), (300_000, "3 d 11 h")]
+)
+def test_a_time_is_said_as_people_say_it(seconds: float, said: str) -> None:
+    assert lasting(AT, AT + timedelta(seconds=seconds)) == said

@@ -1,0 +1,56 @@
+"""Tool calls as they are measured: each once, whoever made it, and none that its run cut off."""
+
+import asyncio
+from contextlib import nullcontext
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tests.unit.workflows.chats import Chat, Kept
+from tests.unit.workflows.test_auto_tools import SAVE, automatic
+from workflows.chat.errors import NeedsHuman
+from workflows.chat.invoking import RaisedError
+from workflows.chat.live import Conversation
+from workflows.chat.tool_calls import measured
+from workflows.chat.tool_functions import ToolRefused
+
+
+@pytest.mark.parametrize(
+    ("error", "heard"),
+    [
+        (None, [("work", False)]),
+        (ToolRefused("a number, please"), [("work", True)]),
+        (RaisedError(ValueError()), [("work", True)]),
+        (NeedsHuman("who is it?"), [("work", False)]),
+        (asyncio.CancelledError(), []),
+    ],
+)
+def test_each_ending_is_counted_for_what_it_is(error: BaseException | None, heard: list[tuple[str, bool]]) -> None:
+    calls: list[tuple[str, bool]] = []
+    live: Any = SimpleNamespace(
+        chat=SimpleNamespace(on_tool_call=lambda tool, _seconds, failed: calls.append((tool, failed)))
+    )
+
+    with pytest.raises(type(error)) if error is not None else nullcontext(), measured(live, "work"):
+        if error is not None:
+            raise error
+
+    assert calls == heard
+
+
+class Heard(Chat):
+    def conversation(self, kept: Kept, *, failed: Any = None) -> Conversation:
+        made = super().conversation(kept, failed=failed)
+        self.calls: list[str] = []
+        made.on_tool_call = lambda tool, _seconds, _failed: self.calls.append(tool)
+        return made
+
+
+async def test_an_automatic_one_is_counted_once(tmp_path: Path) -> None:
+    chat = Heard(automatic(tmp_path / "p", SAVE).built)
+
+    await chat.run()
+
+    assert chat.calls == ["save"]

@@ -1,0 +1,136 @@
+"""Cancel and discard: end a run by somebody's wish, wherever it stands.
+
+1. A run that waits (queued, or for a person) ends here and now, in one atomic update: no worker has to be up.
+2. A run that is worked on gets a mark. Its worker reads it with the next heartbeat, closes the chat and ends it;
+   whoever gives the run up instead of that worker ends it by the mark (`ENDED_IF_CANCELLED`).
+3. A parked run keeps its outcome, since it was counted under that, and remembers how it was resolved. It ends now:
+   retention does not take it away the moment after.
+
+Between our look and our write the run may have moved on: then nothing matches, and we look again.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+
+from accounting.totals import run_totals
+from workers.control.changed import PAUSE_S, TRIES, Changed, names, seen
+from workers.control.errors import RefusedError
+from workers.run import RunState
+from workers.run_document import NOT_READY, Document, literal
+from workers.run_store import RunStore
+from workers.transitions import sources_of
+from workflows.outcome import OutcomeKind
+
+log = logging.getLogger(__name__)
+
+_Step = Callable[[RunStore, Document, str], Awaitable[Changed | None]]
+
+
+async def cancel(store: RunStore, run_id: str, *, by: str, app_id: str | None = None) -> Changed:
+    """`by` names who asks. RefusedError when it has succeeded or failed."""
+    return await _until_done(store, run_id, by=by, app_id=app_id, steps=_CANCEL)
+
+
+async def discard(store: RunStore, run_id: str, *, by: str, app_id: str | None = None) -> Changed:
+    """Gives up what is at rest: parked, or waiting for a person."""
+    return await _until_done(store, run_id, by=by, app_id=app_id, steps=_DISCARD)
+
+
+async def _until_done(
+    store: RunStore, run_id: str, *, by: str, app_id: str | None, steps: dict[RunState, _Step]
+) -> Changed:
+    for _ in range(TRIES):
+        run = await seen(store, run_id, app_id)
+        done = await steps[RunState(run["state"])](store, run, by)
+        if done is not None:
+            return done
+        await asyncio.sleep(PAUSE_S)
+    raise RefusedError(f"{run_id} changes faster than it can be cancelled; try again")
+
+
+async def _end(store: RunStore, run: Document, by: str) -> Changed | None:
+    usage = (await run_totals(store.database, run["_id"])).as_json()
+    end = {
+        **NOT_READY,
+        "state": RunState.CANCELLED.value,
+        "hold": None,
+        "held_by": "$$REMOVE",
+        "not_before": None,
+        "outcome": {
+            "kind": OutcomeKind.CANCELLED.value,
+            "reason": literal(f"cancelled by {by}"),
+            "error": None,
+        },
+        "usage": literal(usage),
+        "finished_at": "$$NOW",
+    }
+    if not await _written(store, run, end):
+        return None
+    log.info("run_cancelled", extra={**names(run, by), "was": run["state"]})
+    return Changed(run["_id"], RunState.CANCELLED, "cancelled")
+
+
+async def _resolve(store: RunStore, run: Document, by: str) -> Changed | None:
+    resolved = {"at": "$$NOW", "by": literal(by), "how": "discarded"}
+    end = {"state": RunState.CANCELLED.value, "resolved": resolved, "finished_at": "$$NOW"}
+    if not await _written(store, run, end):
+        return None
+    log.info("run_discarded", extra=names(run, by))
+    return Changed(run["_id"], RunState.CANCELLED, "discarded; its outcome stays as it was")
+
+
+async def _written(store: RunStore, run: Document, change: Document) -> bool:
+    """With the token that was seen: nobody has worked on the run since its usage was summed up."""
+    same = {
+        "_id": run["_id"],
+        "state": {"$eq": run["state"], "$in": sources_of(RunState.CANCELLED)},
+        "lease.token": run["lease"]["token"],
+    }
+    written = await store.runs.update_one(same, [{"$set": change}])
+    return written.matched_count > 0
+
+
+async def _ask(store: RunStore, run: Document, by: str) -> Changed | None:
+    asked = run.get("cancel_requested")
+    if asked:
+        said = f"was asked to stop already, by {asked['by']}; {_SOON}"
+        return Changed(run["_id"], RunState.RUNNING, said, changed=False)
+    unasked = {"_id": run["_id"], "state": RunState.RUNNING.value, "cancel_requested": None}
+    mark = {"cancel_requested": {"at": "$$NOW", "by": literal(by)}}
+    if (await store.runs.update_one(unasked, [{"$set": mark}])).matched_count == 0:
+        return None
+    log.info("cancel_requested", extra=names(run, by))
+    return Changed(run["_id"], RunState.RUNNING, f"is asked to stop; {_SOON}")
+
+
+async def _is_cancelled(_store: RunStore, run: Document, _by: str) -> Changed:
+    return Changed(run["_id"], RunState.CANCELLED, "was cancelled already", changed=False)
+
+
+def _refuse(why: str) -> _Step:
+    async def step(_store: RunStore, run: Document, _by: str) -> Changed:
+        raise RefusedError(f"{run['_id']} {why}")
+
+    return step
+
+
+_SOON = "its worker ends it with the next heartbeat"
+_CANCEL: dict[RunState, _Step] = {
+    RunState.QUEUED: _end,
+    RunState.NEEDS_HUMAN: _end,
+    RunState.RUNNING: _ask,
+    RunState.PARKED: _resolve,
+    RunState.CANCELLED: _is_cancelled,
+    RunState.SUCCEEDED: _refuse("has succeeded already; nothing is left to cancel"),
+    RunState.FAILED: _refuse("has failed already; nothing is left to cancel"),
+}
+_DISCARD: dict[RunState, _Step] = {
+    RunState.PARKED: _resolve,
+    RunState.NEEDS_HUMAN: _end,
+    RunState.CANCELLED: _is_cancelled,
+    RunState.QUEUED: _refuse("is queued; cancel it instead"),
+    RunState.RUNNING: _refuse("is running; cancel it instead"),
+    RunState.SUCCEEDED: _refuse("has succeeded already; nothing is left to discard"),
+    RunState.FAILED: _refuse("has failed already; nothing is left to discard"),
+}

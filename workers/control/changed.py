@@ -1,0 +1,59 @@
+"""What became of a wish about one run, and what is read of a run before it is changed."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from workers.control.errors import RunNotFoundError
+from workers.run import RunState
+from workers.run_document import Document
+from workers.run_store import RunStore
+
+# A run that somebody else changes between our look and our write is looked at again: so often at most, so soon.
+TRIES = 50
+PAUSE_S = 0.02
+
+# Never a context or an input: those may be megabytes.
+SEEN = (
+    "app_id",
+    "workflow",
+    "state",
+    "lane",
+    "hold",
+    "held_by",
+    "lease.token",
+    "not_before",
+    "cancel_requested",
+    "resolved",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """`changed` is false where nothing was left to do; `said` tells people what is so now."""
+
+    run_id: str
+    state: RunState
+    said: str
+    changed: bool = True
+    new_run_id: str | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        return {name: value for name, value in asdict(self).items() if name != "new_run_id" or value is not None}
+
+
+async def seen(store: RunStore, run_id: str, app_id: str | None) -> Document:
+    """The run as far as a decision about it goes; of this app, or none at all."""
+    run = await store.runs.find_one(of_app(run_id, app_id), dict.fromkeys(SEEN, 1))
+    if run is None:
+        raise RunNotFoundError(run_id)
+    return run
+
+
+def of_app(run_id: str, app_id: str | None) -> dict[str, Any]:
+    return {"_id": run_id} if app_id is None else {"_id": run_id, "app_id": app_id}
+
+
+def names(run: Mapping[str, Any], by: str) -> dict[str, Any]:
+    """For the log."""
+    return {"run_id": run["_id"], "app_id": run["app_id"], "workflow": run["workflow"], "by": by}

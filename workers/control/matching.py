@@ -1,0 +1,79 @@
+"""Matching: which runs somebody means. One filter for lists, for changes to many runs and for following them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from workers.run import NOT_SUCCEEDED, HoldKind, RunState
+
+_MAY_SUCCEED = frozenset({"completed", "max_turns", "no_transition"})
+
+
+@dataclass(frozen=True, slots=True)
+class Matching:
+    """What is None, or empty, matches everything. `since` and `until` are about when a run was accepted."""
+
+    app_id: str | None = None
+    workflow: str | None = None
+    states: tuple[RunState, ...] = ()
+    trigger: str | None = None
+    outcome: str | None = None
+    hold: HoldKind | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+
+    @property
+    def everything(self) -> bool:
+        return self == EVERYTHING
+
+    def query(self) -> dict[str, Any]:
+        plain = {"app_id": self.app_id, "workflow": self.workflow, "outcome.kind": self.outcome}
+        query: dict[str, Any] = {name: value for name, value in plain.items() if value is not None}
+        if self.trigger is not None:
+            query["$or"] = [{"trigger.name": self.trigger}, {"trigger.type": self.trigger}]
+        return query | self._time() | self._state()
+
+    def _time(self) -> dict[str, Any]:
+        bounds = {"$gte": self.since, "$lt": self.until}
+        within = {sign: value for sign, value in bounds.items() if value is not None}
+        return {"created_at": within} if within else {}
+
+    def _state(self) -> dict[str, Any]:
+        """What follows from the filter is said too: an index that holds only such runs can be used then."""
+        states = self._possible_states()
+        said: dict[str, Any] = {} if self.hold is None else {"hold": self.hold.value}
+        if not states:
+            return said
+        if states == (RunState.QUEUED,) and self.hold is None:
+            said["hold"] = {"$in": [None, *(hold.value for hold in HoldKind)]}
+        if states == (RunState.RUNNING,):
+            said["lease.until"] = {"$type": "date"}
+        names = [state.value for state in states]
+        return {"state": names[0] if len(names) == 1 else {"$in": names}, **said}
+
+    def _possible_states(self) -> tuple[RunState, ...]:
+        if self.states:
+            return self.states
+        if self.hold is not None:
+            return (RunState.QUEUED,)
+        if self.outcome is not None and self.outcome not in _MAY_SUCCEED:
+            return NOT_SUCCEEDED
+        return ()
+
+    def as_words(self) -> str:
+        """For people: `app acme, state parked`."""
+        said: Mapping[str, Any] = {
+            "app": self.app_id,
+            "workflow": self.workflow,
+            "state": " or ".join(state.value for state in self.states),
+            "trigger": self.trigger,
+            "outcome": self.outcome,
+            "hold": self.hold and self.hold.value,
+            "since": self.since and self.since.isoformat(timespec="seconds"),
+            "until": self.until and self.until.isoformat(timespec="seconds"),
+        }
+        return ", ".join(f"{name} {value}" for name, value in said.items() if value) or "all runs"
+
+
+EVERYTHING = Matching()

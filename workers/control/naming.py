@@ -1,0 +1,26 @@
+"""Naming a run: by its whole id, or by the end of it as tables show it."""
+
+import re
+
+from workers.control.errors import RefusedError, RunNotFoundError
+from workers.run_store import RunStore
+
+MIN_LETTERS = 6
+_ENDING = re.compile(rf"[0-9A-Z]{{{MIN_LETTERS},26}}")
+
+
+async def whole_run_id(store: RunStore, text: str, *, app_id: str | None = None) -> str:
+    """RunNotFoundError when there is none, RefusedError when there are several."""
+    if text.startswith("run_"):
+        return text
+    ending = text.removeprefix("…").upper()
+    if _ENDING.fullmatch(ending) is None:
+        raise RefusedError(f"{text[:60]!r} is no run id; give it whole, or at least its last {MIN_LETTERS} letters")
+    # Through the ids alone, in the index: as many as there are runs, but no document is read.
+    query = {"_id": {"$regex": f"{ending}$"}} | ({} if app_id is None else {"app_id": app_id})
+    found = [run["_id"] async for run in store.runs.find(query, {"_id": 1}).limit(2)]
+    if not found:
+        raise RunNotFoundError(text)
+    if len(found) > 1:
+        raise RefusedError(f"several runs end in {ending}, such as {found[0]} and {found[1]}; give more of it")
+    return str(found[0])

@@ -1,0 +1,110 @@
+"""Replay: what a run was asked to do, asked once more, as a new run that points to the old one.
+
+Its dedupe key is made of the old run's id and a number. However often and by however many the same replay is asked
+for, the store keeps one: the second finds the first. A parked run is resolved after the insert; who was interrupted
+in between asks again, finds the replay, and resolves the run then.
+"""
+
+import itertools
+import logging
+from typing import Any
+
+from workers.control.changed import Changed, names, of_app
+from workers.control.errors import RefusedError, RunNotFoundError
+from workers.control.waking import Wake
+from workers.run import RunRequest, RunState, TriggerEvent
+from workers.run_document import Document, literal
+from workers.run_store import RunStore
+from workers.transitions import sources_of
+
+log = logging.getLogger(__name__)
+
+MAX_LISTED = 50
+_ASKED = (
+    "app_id",
+    "workflow",
+    "trigger",
+    "input",
+    "message",
+    "user_id",
+    "priority",
+    "correlation_id",
+    "parent_run_id",
+    "state",
+)
+_NOT_YET = {
+    RunState.QUEUED: "is queued: it has not run yet",
+    RunState.RUNNING: "is running; cancel it first, or wait for its end",
+    RunState.NEEDS_HUMAN: "waits for a person: answer it, or discard it first",
+}
+
+
+async def replay(
+    store: RunStore, wake: Wake, run_id: str, *, by: str, app_id: str | None = None, again: bool = False
+) -> Changed:
+    """`again`: one more, though it was replayed before."""
+    run = await store.runs.find_one(of_app(run_id, app_id), dict.fromkeys(_ASKED, 1))
+    if run is None:
+        raise RunNotFoundError(run_id)
+    state = RunState(run["state"])
+    if state in _NOT_YET:
+        raise RefusedError(f"{run_id} {_NOT_YET[state]}")
+    earlier = await replays_of(store, run)
+    if earlier and not again:
+        new_run_id, created = earlier[-1]["_id"], False
+    else:
+        new_run_id, created = await _inserted(store, run, after=len(earlier), again=again)
+    if created:
+        log.info("run_replayed", extra={**names(run, by), "new_run_id": new_run_id})
+        wake.send(new_run_id)
+    if state is RunState.PARKED:
+        state = await _resolved(store, run_id, new_run_id, by)
+    said = f"replayed as {new_run_id}" if created else f"was replayed already, as {new_run_id}"
+    return Changed(run_id, state, said, changed=created, new_run_id=new_run_id)
+
+
+async def replays_of(store: RunStore, run: Document) -> list[Document]:
+    """The oldest first. Found by what their dedupe keys begin with, so that they need no index of their own."""
+    begins = _request(run, number="").dedupe_key
+    within = {"$gte": begins, "$lt": begins[:-1] + chr(ord(begins[-1]) + 1)}
+    query = {"dedupe_key": within, "replay_of": run["_id"]}
+    found: list[Document] = await store.runs.find(query, {"state": 1, "created_at": 1}).to_list(MAX_LISTED)
+    return sorted(found, key=lambda each: (each["created_at"], each["_id"]))
+
+
+async def _inserted(store: RunStore, run: Document, *, after: int, again: bool) -> tuple[str, bool]:
+    for number in itertools.count(after + 1):
+        accepted = await store.insert(_request(run, number=str(number)))
+        # Somebody's event may be called like a replay: only what says so is one.
+        if accepted.created or (not again and await _is_replay(store, accepted.run_id, run["_id"])):
+            return accepted.run_id, accepted.created
+    raise AssertionError("numbers do not end")
+
+
+async def _is_replay(store: RunStore, run_id: str, of: str) -> bool:
+    return await store.runs.find_one({"_id": run_id, "replay_of": of}, {"_id": 1}) is not None
+
+
+def _request(run: Document, *, number: str) -> RunRequest:
+    trigger: dict[str, Any] = {**run["trigger"], "id": f"replay:{run['_id']}:{number}"}
+    return RunRequest(
+        app_id=run["app_id"],
+        workflow=run["workflow"],
+        trigger=TriggerEvent(**trigger),
+        input=run.get("input", {}),
+        message=run.get("message"),
+        user_id=run.get("user_id"),
+        correlation_id=run.get("correlation_id"),
+        parent_run_id=run.get("parent_run_id"),
+        replay_of=run["_id"],
+        priority=run.get("priority", 5),
+    )
+
+
+async def _resolved(store: RunStore, run_id: str, new_run_id: str, by: str) -> RunState:
+    parked = {"_id": run_id, "state": {"$eq": RunState.PARKED.value, "$in": sources_of(RunState.CANCELLED)}}
+    resolved = {"at": "$$NOW", "by": literal(by), "how": "replayed", "run_id": new_run_id}
+    # Its outcome stays: it was counted under that. Whoever discarded it meanwhile has resolved it already.
+    end = {"state": RunState.CANCELLED.value, "resolved": resolved, "finished_at": "$$NOW"}
+    await store.runs.update_one(parked, [{"$set": end}])
+    return RunState.CANCELLED

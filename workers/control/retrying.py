@@ -1,0 +1,52 @@
+"""Retry now: a run that waits for its next attempt becomes due at once."""
+
+import asyncio
+import logging
+
+from workers.control.changed import PAUSE_S, TRIES, Changed, names, seen
+from workers.control.errors import RefusedError
+from workers.control.waking import Wake
+from workers.run import TERMINAL, RunState
+from workers.run_document import READY, Document
+from workers.run_store import RunStore
+
+log = logging.getLogger(__name__)
+
+_NOT_WAITING = {
+    RunState.RUNNING: "is running now",
+    RunState.PARKED: "is parked, its attempts are used up: a replay starts it anew",
+    RunState.NEEDS_HUMAN: "waits for a person: an answer lets it go on",
+    **{state: f"has ended ({state}): a replay starts it anew" for state in TERMINAL},
+}
+
+
+async def retry_now(store: RunStore, wake: Wake, run_id: str, *, by: str, app_id: str | None = None) -> Changed:
+    for _ in range(TRIES):
+        run = await seen(store, run_id, app_id)
+        state = RunState(run["state"])
+        if state in _NOT_WAITING:
+            raise RefusedError(f"{run_id} {_NOT_WAITING[state]}")
+        if run["hold"] is not None:
+            raise RefusedError(f"{run_id} is held by {limit_of(run)}; it starts as soon as that has room")
+        if await _due(store, run):
+            log.info("retried_now", extra=names(run, by))
+            wake.send(run_id)
+            return Changed(run_id, state, "is due now")
+        if "lane" in run:
+            wake.send(run_id)  # to spare, if its own is still on its way
+            return Changed(run_id, state, "is due already, and waits for a worker", changed=False)
+        await asyncio.sleep(PAUSE_S)
+    raise RefusedError(f"{run_id} changes faster than it can be made due; try again")
+
+
+def limit_of(run: Document) -> str:
+    by = run.get("held_by")
+    return f"the {run['hold']} limit" + (f" of {by}" if by else "")
+
+
+async def _due(store: RunStore, run: Document) -> bool:
+    # What is in no lane waits for its time, or for the reconciler to see that it has come.
+    waiting = {"_id": run["_id"], "state": RunState.QUEUED.value, "hold": None, "lane": {"$exists": False}}
+    # Due for the reconciler too: it sends the wake-up if this process dies before it does.
+    now = {**READY, "not_before": "$$NOW", "wake_at": "$$NOW", "wakes": 0}
+    return (await store.runs.update_one(waiting, [{"$set": now}])).matched_count > 0

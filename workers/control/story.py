@@ -1,0 +1,24 @@
+"""The story of a run: its document, its turns, what it cost, and the runs it is tied to by replays."""
+
+from typing import Any
+
+from accounting.totals import run_totals
+from workers.control.errors import RunNotFoundError
+from workers.control.replaying import replays_of
+from workers.run_document import as_json
+from workers.run_store import RunStore
+
+_OURS = frozenset({"_id", "token"})
+
+
+async def story_of(store: RunStore, run_id: str, *, app_id: str | None = None) -> dict[str, Any]:
+    run = await store.find(run_id, app_id=app_id)
+    if run is None:
+        raise RunNotFoundError(run_id)
+    turns = await store.committed_turns(run_id, up_to=run["turn"])
+    return {
+        **as_json(run),
+        "turns": [{name: value for name, value in turn.items() if name not in _OURS} for turn in turns],
+        "usage": (await run_totals(store.database, run_id)).as_json(),
+        "replays": [each["_id"] for each in await replays_of(store, run)],
+    }
