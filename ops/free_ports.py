@@ -3,7 +3,8 @@
 import errno
 import socket
 
-from workers.settings import Address, SettingsError
+from workers.setting_values import Address
+from workers.settings import SettingsError
 
 
 def free_address() -> Address:

@@ -36,7 +36,8 @@ def role_command(role: str, *arguments: str) -> tuple[str, ...]:
 
 class Supervisor:
     """
-    1. Each child has a task that waits for its death, waits the backoff, and starts it again.
+    1. Each child has a task that waits for its death, waits the backoff, and starts it again. One that ends with 0,
+       such as a worker that has grown too big, is started again at once.
     2. On `stop` each task ends its own child: SIGTERM, a grace, SIGKILL; one in its backoff is not started again.
     3. If we are killed, the kernel kills the children: runs are resumed by whoever holds the next lease, so
        nothing is gained by letting a role live on without its servers.
@@ -107,10 +108,11 @@ class Supervisor:
             if self._stopping.is_set():
                 return
             lived_s = time.monotonic() - started
-            deaths = self._policy.deaths_in_a_row(deaths, lived_s)
+            code = process.returncode if process else None
+            deaths = self._policy.deaths_in_a_row(deaths, lived_s, on_purpose=code == 0)
             delay_s = self._policy.delay_s(deaths)
-            ended = how_it_ended(process.returncode if process else None)
-            logger.warning("role_died", extra={"child": child.name, "lived_s": round(lived_s, 1), **ended})
+            died = {"child": child.name, "lived_s": round(lived_s, 1), **how_it_ended(code)}
+            logger.warning("role_died" if deaths else "role_ended", extra=died)
             logger.info("role_restarting", extra={"child": child.name, "in_s": delay_s})
             if await self._stopping_within(delay_s):
                 return

@@ -16,6 +16,7 @@ from pymongo.read_concern import ReadConcern
 from pymongo.write_concern import WriteConcern
 
 from accounting.store_errors import store_is_away
+from workers.landmarks import passed
 from workers.own_collections import refusal
 from workers.storable import NotStorableError, check_storable
 from workflows.context.bounds import TooLargeError, plain_json
@@ -72,9 +73,12 @@ class Documents:
             self._check(write)
 
         async def all_of_it(session: AsyncClientSession) -> None:
-            await step(session)  # first: who lost the run does not even ask for the rest
             for write in writes:
                 await self._set(write, session)
+            # Last: what a worker that is killed in here has written stays locked until the server gives the
+            # transaction up, after 60 s by default, and nobody can take a locked run over.
+            await step(session)
+            passed("documents written")
 
         try:
             await self._in_transaction(all_of_it)

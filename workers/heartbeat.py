@@ -16,15 +16,18 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from pymongo import MongoClient, UpdateOne
 from pymongo.errors import PyMongoError
+from pymongo.write_concern import WriteConcern
 
 from workers.ownership import lease_extension
 from workers.run import Claim, RunState
 
 log = logging.getLogger(__name__)
+
+LossReason = Literal["taken_over", "not_renewed"]
 
 
 @dataclass(slots=True)
@@ -39,9 +42,10 @@ class _Kept:
 
 
 class Heartbeat:
-    def __init__(self, *, url: str, database: str, lease_s: int, on_lost: Callable[[], None]) -> None:
+    def __init__(self, *, url: str, database: str, lease_s: int, on_lost: Callable[[LossReason], None]) -> None:
         self._lease_s = lease_s
         self._interval_s = lease_s / 6
+        self._beat_at = time.monotonic()
         self._on_lost = on_lost
         self._kept: dict[tuple[str, int], _Kept] = {}  # a process may lose a run and claim it again
         self._lock = threading.Lock()
@@ -55,11 +59,18 @@ class Heartbeat:
             retryWrites=False,  # the next beat is the retry
             appname="unattended-heartbeat",
         )
-        self._runs = self._client[database]["runs"]
+        # Explicit, whatever the URL or the server's default says: an old primary that nobody follows any more must not
+        # tell us that a lease is renewed.
+        majority = WriteConcern(w="majority", j=True, wtimeout=timeout_ms)
+        self._runs = self._client[database].get_collection("runs", write_concern=majority)
         self._thread = threading.Thread(target=self._beat, name="heartbeat", daemon=True)
 
     def start(self) -> None:
         self._thread.start()
+
+    def silent_s(self) -> float:
+        """Seconds since its thread last turned, whether there was a lease to renew or not."""
+        return time.monotonic() - self._beat_at
 
     def stop(self) -> None:
         self._stop.set()
@@ -103,6 +114,7 @@ class Heartbeat:
 
     def _beat(self) -> None:
         while not self._stop.wait(self._interval_s):
+            self._beat_at = time.monotonic()
             with self._lock:
                 kept = list(self._kept.values())
             if not kept:
@@ -116,7 +128,7 @@ class Heartbeat:
                 if each.lost:  # still here a beat later: something under it swallowed the cancellation
                     each.loop.call_soon_threadsafe(each.task.cancel)
                 elif time.monotonic() - each.renewed_at > self._lease_s / 2:
-                    self._give_up(each, "not renewed in time")
+                    self._give_up(each, "not_renewed")
 
     def _renew(self, kept: list[_Kept], began: float) -> None:
         until = [{"$set": {"lease.until": lease_extension(self._lease_s)}}]
@@ -129,7 +141,7 @@ class Heartbeat:
             if (each.claim.run_id, each.claim.token) not in taken:
                 each.renewed_at = began
             elif not each.lost:
-                self._give_up(each, "another owner has it")
+                self._give_up(each, "taken_over")
         self._tell_cancelled(kept)
 
     def _taken_over(self, kept: list[_Kept]) -> set[tuple[str, int]]:
@@ -165,11 +177,11 @@ class Heartbeat:
         claim = kept.claim
         return {"_id": claim.run_id, "lease.token": claim.token, "state": RunState.RUNNING.value}
 
-    def _give_up(self, kept: _Kept, reason: str) -> None:
+    def _give_up(self, kept: _Kept, reason: LossReason) -> None:
         with self._lock:  # a run that ended while we asked about it was not lost
             if self._kept.get((kept.claim.run_id, kept.claim.token)) is not kept:
                 return
             kept.lost = True
         log.warning("lease_lost", extra={"run_id": kept.claim.run_id, "token": kept.claim.token, "reason": reason})
-        self._on_lost()
+        self._on_lost(reason)
         kept.loop.call_soon_threadsafe(kept.task.cancel)

@@ -16,6 +16,7 @@ Landmark = Literal[
     "recorded",
     "turn taken",
     "turn written",
+    "documents written",
     "turn committed",
     "finishing",
     "finished",

@@ -1,18 +1,35 @@
-"""A role's own /metrics: an HTTP server in a thread, on the next free port after the exporter's."""
+"""A role's own small HTTP server: /metrics, /healthz and /readyz, in threads of its own.
+
+It answers whatever the role's event loop does. Under the prefork pool only the parent could serve, and nothing is
+measured there: that pool has neither metrics nor probes.
+"""
 
 import errno
+import json
 import logging
+import socket
 import threading
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from wsgiref.simple_server import WSGIServer
+from typing import TYPE_CHECKING, Any
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
-from prometheus_client import CollectorRegistry, start_http_server
+from prometheus_client import CollectorRegistry, make_wsgi_app
+from prometheus_client.exposition import ThreadingWSGIServer
+from typing_extensions import override
 
-from workers.settings import Address
+from workers.health import Health, mapping_of
+from workers.setting_values import Address
+from workers.settings import SettingsError
+
+if TYPE_CHECKING:
+    from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
 log = logging.getLogger(__name__)
 
 PORTS_TRIED = 50
+CLIENT_PATIENCE_S = 10
+STOP_WITHIN_S = 0.1
 
 
 class NoFreePortError(OSError):
@@ -31,21 +48,73 @@ class MetricsServer:
         self._thread.join()
 
 
-def serve_metrics(registry: CollectorRegistry, first: Address) -> MetricsServer:
+def serve_metrics(registry: CollectorRegistry, first: Address, health: Health | None = None) -> MetricsServer:
     """`first` is the exporter's address: the other roles listen on the ports after it. Port 0 takes any."""
     candidates = range(first.port + 1, min(first.port + PORTS_TRIED, 65535) + 1) if first.port else (0,)
     for port in candidates:
         try:
-            server, thread = start_http_server(port, addr=first.host, registry=registry)
-        except OSError as error:
-            if error.errno != errno.EADDRINUSE:
-                raise
+            server = serve_at(registry, Address(first.host, port), health)
+        except OSError:
             log.info("metrics_port_busy", extra={"host": first.host, "port": port})
             continue
-        address = Address(first.host, server.server_port)
-        log.info("metrics_listening", extra={"address": str(address)})
-        return MetricsServer(address, server, thread)
+        log.info("metrics_listening", extra={"address": str(server.address)})
+        return server
     raise NoFreePortError(
         errno.EADDRINUSE,
         f"no free port in {first.host}:{first.port + 1}-{first.port + PORTS_TRIED}; set UNATTENDED_METRICS_LISTEN",
     )
+
+
+def serve_at(registry: CollectorRegistry, address: Address, health: Health | None = None) -> MetricsServer:
+    """Exactly here; OSError when it is taken, SettingsError when it is no place of this machine."""
+    try:
+        return _serve(_app(registry, health or Health()), address)
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            raise
+        advice = "write an address of this machine, such as 127.0.0.1:9400"
+        raise SettingsError(f"UNATTENDED_METRICS_LISTEN={address}: {error.strerror}; {advice}") from None
+
+
+def _serve(app: "WSGIApplication", address: Address) -> MetricsServer:
+    family, _, _, _, place = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)[0]
+
+    class Server(ThreadingWSGIServer):
+        address_family = family
+
+        @override
+        def handle_error(self, request: Any, client_address: Any) -> None:
+            """Of a client that hung up or said nothing: its problem, and no traceback in our log."""
+            log.debug("metrics_request_failed")
+
+    server = make_server(str(place[0]), address.port, app, Server, handler_class=_Handler)
+    thread = threading.Thread(target=server.serve_forever, args=(STOP_WITHIN_S,), name="metrics", daemon=True)
+    thread.start()
+    return MetricsServer(Address(address.host, server.server_port), server, thread)
+
+
+class _Handler(WSGIRequestHandler):
+    timeout = CLIENT_PATIENCE_S  # a client that says nothing must not keep its thread for ever
+
+    @override
+    def log_message(self, format: str, *args: object) -> None:
+        """Probes and scrapes come every few seconds: they are no news."""
+
+
+def _app(registry: CollectorRegistry, health: Health) -> "WSGIApplication":
+    metrics = make_wsgi_app(registry)
+    looks: dict[str, Callable[[], Sequence[str]]] = {"/healthz": health.live, "/readyz": health.ready}
+
+    def answer(environ: "WSGIEnvironment", start_response: "StartResponse") -> Iterable[bytes]:
+        look = looks.get(environ["PATH_INFO"])
+        if look is None:
+            served: Iterable[bytes] = metrics(environ, start_response)
+            return served
+        problems = look()
+        start_response(
+            "503 Service Unavailable" if problems else "200 OK",
+            [("Content-Type", "application/json"), ("Cache-Control", "no-store")],
+        )
+        return [json.dumps(mapping_of(problems)).encode() + b"\n"]
+
+    return answer

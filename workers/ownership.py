@@ -20,7 +20,7 @@ from pymongo.errors import DuplicateKeyError
 
 from workers.documents import Documents
 from workers.landmarks import passed
-from workers.run import Claim, Hold, LeaseLostError, RunState
+from workers.run import AT_REST, Claim, Hold, LeaseLostError, RunState
 from workers.run_document import ENDED_IF_CANCELLED, LET_GO, NOT_READY, READY, Document, history_of, literal
 from workers.run_store import RunStore
 from workers.transitions import sources_of
@@ -72,7 +72,11 @@ class Ownership:
             "started_at": {"$ifNull": ["$started_at", "$$NOW"]},
         }
         document = await self._store.runs.find_one_and_update(
-            claimable, [{"$set": taken}], sort=sort, return_document=ReturnDocument.AFTER
+            claimable,
+            [{"$set": taken}],
+            sort=sort,
+            hint="by_lane" if sort else None,  # else a plan might be kept that sorts the backlog
+            return_document=ReturnDocument.AFTER,
         )
         if document is None:
             return None
@@ -111,7 +115,8 @@ class Ownership:
         except DuplicateKeyError:
             raise LeaseLostError(claim) from None
         passed("turn written")
-        moved = {"$set": {"turn": number, **checkpoint}}
+        # A run that gets on is not what kills its workers: only losses without a turn in between count as its own.
+        moved = {"$set": {"turn": number, "worker_losses": 0, **checkpoint}}
         await self._write(claim, moved, also={"turn": number - 1}, writes=writes)
 
     async def finish(
@@ -131,7 +136,9 @@ class Ownership:
             "state": state.value,
             "finished_at": "$$NOW",
         }
-        await self._write(claim, [{"$set": end}], writes=writes)
+        # What only rests would outlive a wish to cancel it that came too late for its owner to hear.
+        resting = [{"$set": ENDED_IF_CANCELLED}] if state in AT_REST else []
+        await self._write(claim, [{"$set": end}, *resting], writes=writes)
 
     async def requeue(self, claim: Claim, *, delay: timedelta, counts_as_attempt: bool, reason: str) -> None:
         """Back to the queue, after a transient failure or when this worker shuts down."""

@@ -1,13 +1,14 @@
 """Package builds: the agents of a package version, built once however many runs ask for it at the same time.
 
 Building imports a package's tools, which may take long or hang. It happens in a few threads of its own, and
-runs that wait for it hold none: a slow package delays its own runs and nobody else's.
+runs that wait for it hold none: a slow package delays its own runs and nobody else's, and one that hangs not even
+the end of the process.
 """
 
 import asyncio
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 
+from workers.event_loop import DaemonThreads
 from workflows.chat.agents import AgentShop, BuiltPackage
 from workflows.chat.errors import PackageChanged, PackageDefect
 from workflows.package.catalog import Catalog
@@ -30,8 +31,8 @@ class PackageBuilds:
         self._agents = agents
         self._on_packages = on_packages
         self._known: Mapping[str, Package] = {}
-        self._threads = ThreadPoolExecutor(BUILDERS, thread_name_prefix="builders")
-        self._looking = ThreadPoolExecutor(1, thread_name_prefix="catalog")
+        self._threads = DaemonThreads(BUILDERS, "builders")
+        self._looking = DaemonThreads(1, "catalog")
         self._under_way: dict[tuple[str, str], asyncio.Future[BuiltPackage]] = {}
 
     async def get(self, workflow: str, *, version: str | None) -> BuiltPackage:
@@ -49,8 +50,8 @@ class PackageBuilds:
         raise PackageDefect(f"the files of {workflow} keep changing while they are read")
 
     def close(self) -> None:
-        self._threads.shutdown(wait=False, cancel_futures=True)
-        self._looking.shutdown(wait=False, cancel_futures=True)
+        self._threads.shutdown()
+        self._looking.shutdown()
 
     def _look(self, workflow: str, version: str | None) -> Package | None:
         packages = self._catalog.packages()

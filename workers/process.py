@@ -8,6 +8,7 @@ import asyncio
 import os
 import socket
 import threading
+import time
 from collections.abc import Coroutine, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import Any
@@ -15,9 +16,12 @@ from uuid import uuid4
 
 from accounting.ledger import Ledger
 from accounting.prices import PriceTable
+from workers.celery import app
 from workers.documents import Documents
 from workers.event_loop import WorkerLoop
+from workers.fairness.admission import Admission
 from workers.fairness.lanes import Lanes
+from workers.health import StorePulse
 from workers.heartbeat import Heartbeat
 from workers.hidden_values import values_of_environment, values_of_models, values_of_packages
 from workers.logs import hide_in_logs, hiding_in_streams
@@ -25,6 +29,7 @@ from workers.ownership import Ownership
 from workers.package_builds import PackageBuilds
 from workers.run_store import RunStore, connect
 from workers.settings import Settings
+from workers.wakeups import Wakeups, celery_publisher
 from workers.watchdog import Watchdog, end_process
 from workers.worker_metrics import WorkerMetrics
 from workflows.chat.agents import AgentShop, BuiltPackage
@@ -41,15 +46,18 @@ TOOL_THREADS = 64
 # A deploy waits this long for turns to end; then they are cut off and the runs handed back all the same. Less
 # than what a supervisor grants before it kills.
 DRAIN_GRACE_S = 7.0
+HAND_BACK_WITHIN_S = 8.5
 STUCK_LEASES = 4
 
 
 class WorkerProcess:
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, metrics: WorkerMetrics | None = None) -> None:
         self.settings = settings
-        self.metrics = WorkerMetrics()
+        self.metrics = metrics or WorkerMetrics()
+        self.stuck_s = max(settings.lease_s * STUCK_LEASES, 60)
         self.redactor = Redactor()
-        self._stopping = threading.Event()
+        self._stopping = False  # no Event: signal handlers set it, and may run on top of each other
+        self._stop_by = float("inf")
         self._loop = WorkerLoop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="runs", daemon=True)
         self._tool_threads = ToolThreads(TOOL_THREADS)
@@ -67,11 +75,11 @@ class WorkerProcess:
         self._opened.callback(self._stop_loop)
         self.submit(self._open(models.prices)).result()
         catalog = Catalog(package_directories(self.settings.packages))
-        self._hide_values_of(catalog.packages())  # read now: what is refused is in the log before a run needs it
+        self._learn(catalog.packages())  # read now: what is refused is in the log before a run needs it
         chat_models = Models(models.models, self.settings.resolve_secret)
         self._opened.callback(lambda: self.submit(chat_models.close()).result(timeout=5))
         agents = AgentShop(chat_models, self._tool_threads)
-        self._builds = PackageBuilds(catalog, agents, on_packages=self._hide_values_of)
+        self._builds = PackageBuilds(catalog, agents, on_packages=self._learn)
         self._opened.callback(self._builds.close)
         self.heartbeat = Heartbeat(
             url=self.settings.mongodb_url or "",
@@ -81,10 +89,9 @@ class WorkerProcess:
         )
         self.heartbeat.start()
         self._opened.callback(self.heartbeat.stop)
-        patience_s = max(self.settings.lease_s * STUCK_LEASES, 60)
-        watchdog = Watchdog(self._loop, patience_s=patience_s, on_stuck=end_process)
-        watchdog.start()
-        self._opened.callback(watchdog.stop)
+        self.watchdog = Watchdog(self._loop, patience_s=self.stuck_s, on_stuck=end_process)
+        self.watchdog.start()
+        self._opened.callback(self.watchdog.stop)
 
     async def _open(self, prices: PriceTable) -> None:
         database = connect(self.settings.mongodb_url or "", database=self.settings.database)
@@ -93,7 +100,11 @@ class WorkerProcess:
         self.prices = prices
         self.ledger = Ledger(database, prices)
         self.ownership = Ownership(self.store, owner=owner_name(), lease_s=self.settings.lease_s)
-        self.lanes = Lanes(self.store, self.ownership)
+        wakeups = Wakeups(celery_publisher(app))
+        wakeups.start()
+        self._opened.callback(lambda: self.submit(wakeups.stop()).result(timeout=6))
+        self.admission = Admission(self.settings.caps, self.store, self.ownership, wakeups, on_held=self.metrics.held)
+        self.lanes = Lanes(self.store, self.ownership, self.admission, self.stopping)
         documents = Documents(database.client, own_database=self.settings.database)
         external = ExternalReader(
             allowed_hosts=self.settings.external_hosts, resolve_secret=self.settings.resolve_secret
@@ -108,8 +119,12 @@ class WorkerProcess:
         )
         await self.store.ensure_indexes()
         await self.ledger.ensure_indexes()
+        self.store_pulse = StorePulse(lambda: database.command("ping"))
+        pulse = self._loop.create_task(self.store_pulse.beat(), name="store pulse")
+        self._opened.callback(lambda: self._loop.call_soon_threadsafe(pulse.cancel))
 
-    def _hide_values_of(self, packages: Mapping[str, Package]) -> None:
+    def _learn(self, packages: Mapping[str, Package]) -> None:
+        self.metrics.learn(packages)
         self.redactor.hide(values_of_packages(packages.values(), self.settings))
 
     def submit(self, work: Coroutine[Any, Any, Any]) -> Any:
@@ -131,13 +146,23 @@ class WorkerProcess:
             self._working.discard(task)
 
     def stopping(self) -> bool:
-        return self._stopping.is_set()
+        return self._stopping
 
     def drain(self) -> None:
         """Runs in progress finish their turn, are checkpointed and handed back; who takes too long is cut off."""
-        if not self._stopping.is_set():
-            self._stopping.set()
+        if not self._stopping:
+            self._stop_by = time.monotonic() + HAND_BACK_WITHIN_S
+            self._stopping = True
             self._loop.call_soon_threadsafe(self._loop.call_later, DRAIN_GRACE_S, self._interrupt)
+
+    def drain_at_once(self) -> None:
+        """Who asks twice does not want to wait for turns to end."""
+        self.drain()
+        self._loop.call_soon_threadsafe(self._interrupt)
+
+    def seconds_left(self) -> float:
+        """In which a run can still be handed back."""
+        return self._stop_by - time.monotonic()
 
     def _interrupt(self) -> None:
         for task in list(self._working):
@@ -146,7 +171,7 @@ class WorkerProcess:
             self._loop.call_later(1, self._interrupt)
 
     def stop(self) -> None:
-        self._stopping.set()
+        self._stopping = True
         self._opened.close()
 
     def _stop_loop(self) -> None:

@@ -23,6 +23,7 @@ from workflows.outcome import Outcome, OutcomeKind
 log = logging.getLogger(__name__)
 
 STORE_RETRY_S = 1.0
+STORE_TRY_S = 5.0
 UNRECORDABLE = {"kind": OutcomeKind.PACKAGE_ERROR.value, "reason": "its outcome could not be recorded; see the log"}
 
 
@@ -41,6 +42,8 @@ async def release(claim: Claim, worker: WorkerProcess, ending: Ending) -> None:
     outcome, decision = ending.outcome.worded(worker.redactor.text), ending.decision
     if isinstance(decision, Requeue):
         await hand_back(claim, worker, decision, reason=outcome.as_document()["reason"])
+        if decision.counts_as_attempt:
+            worker.metrics.retried(claim.document["workflow"], outcome.kind)
         return
     try:
         await _finish(claim, worker, decision, outcome.as_document(), ending.record, ending.writes)
@@ -55,7 +58,7 @@ async def release(claim: Claim, worker: WorkerProcess, ending: Ending) -> None:
         # A run must not come back for ever because its end cannot be written down.
         log.exception("outcome_unrecordable", extra=labels(claim))
         await _finish(claim, worker, Finish(RunState.FAILED), {**UNRECORDABLE, "error": None}, {})
-    worker.metrics.finished(claim.document)
+    worker.metrics.finished(claim.document, decision.state)
     log.info(
         "run_finished",
         extra={
@@ -98,18 +101,21 @@ async def hand_back(claim: Claim, worker: WorkerProcess, decision: Requeue, *, r
 async def hand_back_when_store_is_back(claim: Claim, worker: WorkerProcess, *, reason: str) -> None:
     """No fault of the run: given back as soon as somebody can be told, without counting as an attempt.
 
-    What stays away for longer than the lease needs nobody: the reconciler finds the run by its lease.
+    What stays away for longer than the lease needs nobody: the reconciler finds the run by its lease. A worker that
+    stops leaves it to that as well before it is killed, also when the store hangs in the middle of the answer.
     """
     log.warning("run_interrupted", extra={**labels(claim), "reason": reason})
     loop = asyncio.get_running_loop()
     give_up_at = loop.time() + worker.settings.lease_s
-    while loop.time() < give_up_at:
+    while (left_s := min(give_up_at - loop.time(), worker.seconds_left())) > 0:
         try:
-            await hand_back(claim, worker, Requeue(timedelta(0), counts_as_attempt=False), reason=reason)
+            async with asyncio.timeout(min(left_s, STORE_TRY_S)):
+                await hand_back(claim, worker, Requeue(timedelta(0), counts_as_attempt=False), reason=reason)
         except LeaseLostError:
+            worker.metrics.fenced()
             log.warning("run_left_to_its_new_owner", extra=labels(claim))
             return
-        except PyMongoError:
+        except (PyMongoError, TimeoutError):
             await asyncio.sleep(STORE_RETRY_S)
         else:
             return

@@ -23,6 +23,8 @@ class RunState(StrEnum):
 TERMINAL = frozenset({RunState.SUCCEEDED, RunState.FAILED, RunState.CANCELLED})
 UNFINISHED = frozenset({RunState.QUEUED, RunState.RUNNING})
 AT_REST = frozenset({RunState.PARKED, RunState.NEEDS_HUMAN})
+# What came to rest or to an end in any other way than well.
+NOT_SUCCEEDED = (RunState.FAILED, RunState.CANCELLED, RunState.PARKED, RunState.NEEDS_HUMAN)
 
 
 def new_run_id() -> str:

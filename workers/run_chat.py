@@ -1,6 +1,7 @@
 """The chat of a run: what a run document says, as the conversation that the main path works on."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from accounting.usage import ModelCall, RunOwner
@@ -8,6 +9,7 @@ from workers.landmarks import passed
 from workers.process import WorkerProcess
 from workers.run import Claim
 from workflows.chat.agents import BuiltPackage
+from workflows.chat.answers import question_of
 from workflows.chat.checkpoint import read_progress
 from workflows.chat.clock import WorkedTime
 from workflows.chat.conversation import DEFAULT_OPENING
@@ -17,7 +19,10 @@ from workflows.context.context_variables import ContextVariables
 from workflows.context.facts import RunFacts
 from workflows.context.loading import suppressed_names
 from workflows.context.writes import key_facts
+from workflows.outcome import Outcome
 from workflows.package.models import Package
+
+UIResponses = Mapping[str, Mapping[str, Any]]
 
 
 def new_chat(claim: Claim, built: BuiltPackage, worker: WorkerProcess) -> Conversation:
@@ -35,8 +40,10 @@ def new_chat(claim: Claim, built: BuiltPackage, worker: WorkerProcess) -> Conver
         ended=ended,
         fixed=fixed,
         redactor=worker.redactor,
-        ui_responses=ui_responses_of(built.package, document["trigger"]["name"]),
+        ui_responses=answered(ui_responses_of(built.package, document["trigger"]["name"]), answers_of(document)),
+        answer=worker.redactor.text(said) if (said := said_since(document)) is not None else None,
         clock=WorkedTime(orchestrator.limits.wall_clock_s, counters.worked_s),
+        on_tool_call=partial(worker.metrics.tool_call, document["workflow"]),
     )
 
 
@@ -51,9 +58,36 @@ def run_facts(document: Mapping[str, Any]) -> RunFacts:
     )
 
 
-def ui_responses_of(package: Package, trigger: str) -> Mapping[str, Mapping[str, Any]]:
+def ui_responses_of(package: Package, trigger: str) -> UIResponses:
     """What the trigger of this name answers for people."""
     return next((spec.ui_responses for spec in package.triggers if spec.name == trigger), {})
+
+
+def answers_of(document: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+    return document.get("answers") or ()  # a run that an older version accepted has none
+
+
+def answered(by_trigger: UIResponses, answers: Iterable[Mapping[str, Any]]) -> UIResponses:
+    """What people have answered since holds for the rest of the run, over what the trigger answers."""
+    merged = {tool: dict(keys) for tool, keys in by_trigger.items()}
+    for answer in answers:
+        for tool, keys in (answer.get("responses") or {}).items():
+            merged[tool] = {**merged.get(tool, {}), **keys}
+    return merged
+
+
+def said_since(document: Mapping[str, Any]) -> str | None:
+    """The message that no turn says yet: the run stands at the turn at which it was given."""
+    given = (each.get("message") for each in reversed(answers_of(document)) if each["turn"] == document["turn"])
+    return next((message for message in given if message is not None), None)
+
+
+def question_in(chat: Conversation, outcome: Outcome, claim: Claim) -> Mapping[str, Any]:
+    """What a run that waits for a person keeps of what it asks; nothing for others."""
+    question = question_of(chat, outcome)
+    if question is None:
+        return {}
+    return {"question": {**question.as_document(), "number": len(answers_of(claim.document)) + 1}}
 
 
 def key_facts_of(package: Package, claim: Claim) -> Mapping[str, Any]:

@@ -48,6 +48,7 @@ def run_document(request: RunRequest, *, now: datetime, republish_after: timedel
         "next_agent": None,
         "context": {},
         "progress": None,
+        "question": None,
         "answers": [],
         "errors": [],
         "history": [],
@@ -67,13 +68,15 @@ def run_document(request: RunRequest, *, now: datetime, republish_after: timedel
 
 def as_json(document: Mapping[str, Any]) -> dict[str, Any]:
     """A run as the CLI and the API show it: section 4's names, `run_id` for `_id`."""
-    return {"run_id": document["_id"], **{name: value for name, value in document.items() if name not in _HIDDEN}}
+    # Of a run that was let go and waits for a worker, `held_by` is a note for those who count.
+    hidden = _HIDDEN if document.get("hold") else _HIDDEN | {"held_by"}
+    return {"run_id": document["_id"], **{name: value for name, value in document.items() if name not in hidden}}
 
 
 # Parts of update pipelines. In one `$set` every expression sees the document as it was before.
 
 READY: Document = {"lane": "$app_id", "hold": None, "held_by": "$$REMOVE"}
-NOT_READY: Document = {"lane": "$$REMOVE"}
+NOT_READY: Document = {"lane": "$$REMOVE", "hold": None, "held_by": "$$REMOVE"}
 LET_GO: Document = {"lease.owner": None, "lease.until": None}
 
 # A run that is given up while somebody has asked to cancel it does not start again.

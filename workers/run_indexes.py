@@ -2,7 +2,7 @@
 
 from pymongo import ASCENDING, DESCENDING, IndexModel
 
-from workers.run import RunState
+from workers.run import NOT_SUCCEEDED, RunState
 
 RUN_INDEXES = (
     IndexModel([("dedupe_key", ASCENDING)], name="one_run_per_event", unique=True),
@@ -28,8 +28,14 @@ RUN_INDEXES = (
         name="running_by_workflow",
         partialFilterExpression={"state": RunState.RUNNING.value},
     ),
-    # The reconciler's two questions: whose wake-up is due, whose lease ran out.
-    IndexModel([("state", ASCENDING), ("hold", ASCENDING), ("wake_at", ASCENDING)], name="by_wake_up"),
+    # The reconciler's questions: which queued run that no lane knows is due (`lane` stands before the time, so that a
+    # backlog of ready ones is not read), which ready run may have lost its ticket, whose lease ran out.
+    IndexModel(
+        [("hold", ASCENDING), ("lane", ASCENDING), ("wake_at", ASCENDING)],
+        name="by_lane_and_wake_up",
+        partialFilterExpression={"state": RunState.QUEUED.value},
+    ),
+    IndexModel([("wake_at", ASCENDING)], name="by_ticket", partialFilterExpression={"lane": {"$exists": True}}),
     IndexModel(
         [("lease.until", ASCENDING)], name="by_lease_end", partialFilterExpression={"state": RunState.RUNNING.value}
     ),
@@ -48,6 +54,12 @@ RUN_INDEXES = (
     IndexModel([("created_at", DESCENDING), ("_id", DESCENDING)], name="by_time"),
     # The same for `--app`: in a large store most of what is newest belongs to others.
     IndexModel([("app_id", ASCENDING), ("created_at", DESCENDING), ("_id", DESCENDING)], name="by_app_and_time"),
+    # `--state failed` and the like: few among many that succeeded. A run that succeeds is never in it.
+    IndexModel(
+        [("state", ASCENDING), ("created_at", DESCENDING), ("_id", DESCENDING)],
+        name="by_rest_and_time",
+        partialFilterExpression={"state": {"$in": [state.value for state in NOT_SUCCEEDED]}},
+    ),
 )
 
 TURN_INDEXES = (IndexModel([("run_id", ASCENDING), ("number", ASCENDING)], name="by_run"),)

@@ -20,24 +20,21 @@ from workers.failures import failed, outcome_of
 from workers.landmarks import passed
 from workers.process import WorkerProcess
 from workers.release import Ending, hand_back_when_store_is_back, labels, log_written, release
+from workers.resuming import load_package, load_run_context, resume_transcript
 from workers.retry_policy import Finish, Requeue, decide
 from workers.run import Claim, LeaseLostError, RunState
-from workers.run_chat import key_facts_of, new_chat, run_facts
+from workers.run_chat import key_facts_of, new_chat, question_in
 from workers.storable import NotStorableError, as_storable
 from workers.turn_record import owed_at_success, stored
 from workflows.chat import guards
-from workflows.chat.agents import BuiltPackage
 from workflows.chat.checkpoint import Checkpoint
 from workflows.chat.clock import OUT_OF_TIME
 from workflows.chat.conversation import close, converse
 from workflows.chat.live import Conversation
 from workflows.chat.transcript import Turn
-from workflows.context.computing import recompute
 from workflows.context.derived import snapshot
 from workflows.context.documents import DocumentWrite, WriteRefusedError
-from workflows.context.loading import load_context, purged
-from workflows.context.previews import ShownContext, previews
-from workflows.context.redaction import Redactor, take_out
+from workflows.context.previews import ShownContext
 from workflows.context.writes import writes_of_turn
 from workflows.outcome import Outcome, OutcomeKind
 
@@ -46,10 +43,18 @@ log = logging.getLogger(__name__)
 
 async def execute(wakeup: str, worker: WorkerProcess) -> None:
     """A wake-up says that there is work. Whose turn it is, the lanes know: maybe another run than the one it names."""
-    claim = await worker.lanes.next(wakeup)
-    if claim is None:
-        log.debug("nothing_to_claim", extra={"run_id": wakeup})
-        return
+    ticket: str | None = wakeup
+    while ticket is not None:
+        claim = await worker.lanes.next(ticket)
+        if claim is None:
+            log.debug("nothing_to_claim", extra={"run_id": ticket})
+            return
+        await own(claim, worker)
+        # Who stops leaves it to the reconciler: a run that is let go needs somebody who takes it.
+        ticket = None if worker.stopping() else await worker.admission.release_after(claim)
+
+
+async def own(claim: Claim, worker: WorkerProcess) -> None:
     passed("claimed")
     log.info("run_claimed", extra={**labels(claim), "token": claim.token, "attempt": claim.attempt})
     worker.metrics.started(claim.document)
@@ -71,6 +76,7 @@ async def work_under_lease(claim: Claim, worker: WorkerProcess) -> str | None:
                     return "this worker is stopping"
                 raise
     except LeaseLostError:
+        worker.metrics.fenced()
         log.warning("run_left_to_its_new_owner", extra=labels(claim))
     except PyMongoError as error:
         return f"store unavailable: {type(error).__name__}"
@@ -149,7 +155,7 @@ async def ending_of(chat: Conversation | None, outcome: Outcome, claim: Claim, w
         writes, refused = owed_by(chat, decision, before, claim)  # its last steps may have changed what is owed
     if refused is not None:
         return Ending(Finish(RunState.FAILED), refused, (), record_of(chat))
-    return Ending(decision, outcome, writes, record_of(chat))
+    return Ending(decision, outcome, writes, {**record_of(chat), **question_in(chat, outcome, claim)})
 
 
 def owed_by(
@@ -173,48 +179,6 @@ def record_of(chat: Conversation) -> Mapping[str, Any]:
         context = {}
     errors = [chat.redactor.data(incident.as_document()) for incident in chat.incidents]
     return {**context, "errors": as_storable({"errors": errors})["errors"]}
-
-
-async def load_package(claim: Claim, worker: WorkerProcess) -> BuiltPackage:
-    """A run keeps the version it was first claimed with, as long as this process can still give it."""
-    workflow, pinned = claim.document["workflow"], claim.document["package_version"]
-    built = await worker.built(workflow, version=pinned)
-    version = built.package.version
-    if version != pinned:
-        if pinned is not None:
-            log.warning("pinned_version_gone", extra={**labels(claim), "pinned": pinned, "used": version})
-        await worker.ownership.pin_package(claim, version)
-    return built
-
-
-async def load_run_context(chat: Conversation, claim: Claim, worker: WorkerProcess) -> None:
-    """A resumed run keeps the context of its checkpoint: what a finished turn saw must not change under it."""
-    facts, package = run_facts(claim.document), chat.package
-    if claim.document["turn"] == 0:
-        loaded = await load_context(package, facts, claim.document["input"], worker.context_sources)
-        values = loaded.variables
-        shown = {"values": previews(values)} if worker.settings.verbose_debug else {}
-        log.info("context_loaded", extra={**labels(claim), "names": sorted(values), **shown})
-    else:
-        values = purged(claim.document["context"], chat.suppressed, run_id=claim.run_id)
-        recompute(package, values, chat.suppressed)  # of what may just have been purged
-    take_out(values, chat.suppressed, worker.redactor, fixed=facts.base_values())
-    chat.context = values
-
-
-async def resume_transcript(chat: Conversation, claim: Claim, worker: WorkerProcess) -> None:
-    """The turns that count, and what the run has used up: also in attempts that kept nothing else."""
-    turns = await worker.store.committed_turns(claim.run_id, up_to=claim.document["turn"])
-    chat.turns = [Turn.from_document(without_hidden(turn, worker.redactor)) for turn in turns]
-    earlier = await worker.ledger.earlier_calls(claim.run_id)
-    counters = chat.counters
-    counters.model_calls, counters.failed = earlier.count, dict(earlier.failed_by_agent)
-    counters.tokens, counters.cost_nano_usd = earlier.tokens, earlier.cost_nano_usd
-
-
-def without_hidden(turn: Mapping[str, Any], redactor: Redactor) -> Mapping[str, Any]:
-    """What another worker kept, in another environment, or before a package said what is hidden."""
-    return {**turn, **{name: redactor.data(turn[name]) for name in ("text", "events", "context_changes")}}
 
 
 async def take_turns(chat: Conversation, claim: Claim, worker: WorkerProcess) -> Outcome:

@@ -11,6 +11,7 @@ from pymongo.errors import DuplicateKeyError, WTimeoutError
 from pymongo.read_concern import ReadConcern
 from pymongo.write_concern import WriteConcern
 
+from workers.control.matching import EVERYTHING, Matching
 from workers.run import UNFINISHED, Accepted, RunRequest
 from workers.run_document import Document, run_document
 from workers.run_indexes import RUN_INDEXES, TURN_INDEXES
@@ -41,7 +42,7 @@ class RunStore:
         self.database = database
         self.runs = database["runs"]
         self.turns = database["turns"]
-        self._republish_after = timedelta(seconds=republish_after_s)
+        self.republish_after = timedelta(seconds=republish_after_s)
 
     async def ensure_indexes(self) -> None:
         await self.runs.create_indexes(list(RUN_INDEXES))
@@ -49,7 +50,7 @@ class RunStore:
 
     async def insert(self, request: RunRequest) -> Accepted:
         """Durable when it returns. A second request for the same event gets the first one's run."""
-        document = run_document(request, now=datetime.now(UTC), republish_after=self._republish_after)
+        document = run_document(request, now=datetime.now(UTC), republish_after=self.republish_after)
         for _ in range(_INSERT_TRIES):
             try:
                 await self.runs.insert_one(document)
@@ -69,13 +70,13 @@ class RunStore:
         return await self.runs.find_one(query)
 
     async def list(
-        self, *, app_id: str | None = None, workflow: str | None = None, state: str | None = None, limit: int = 1000
+        self, matching: Matching = EVERYTHING, *, limit: int = 1000, only: Sequence[str] | None = None
     ) -> Sequence[Document]:
-        wanted = {"app_id": app_id, "workflow": workflow, "state": state}
-        query = {name: value for name, value in wanted.items() if value is not None}
+        """Newest first. `only`: the fields that are wanted; a whole run may be megabytes."""
         newest_first = [("created_at", DESCENDING), ("_id", DESCENDING)]
+        found = self.runs.find(matching.query(), None if only is None else dict.fromkeys(only, 1)).sort(newest_first)
         # The server's limit: `to_list` alone would stop reading here, after whole batches were read there.
-        return await self.runs.find(query).sort(newest_first).limit(limit).to_list(None)
+        return await found.limit(limit).to_list(None)
 
     async def committed_turns(self, run_id: str, *, up_to: int) -> Sequence[Document]:
         """Only turns the run document counts: a turn written by an owner that then lost the run is not one."""

@@ -1,14 +1,24 @@
-"""The worker role: a Celery worker of our app, in this process."""
+"""The worker role: a Celery worker of our app, in this process.
 
-import logging
+How it ends, and what whoever keeps it running does then (always the same: start it again, unless it was told to stop):
+
+    0   told to stop, or grown beyond its memory limit; every run it held is handed back
+    1   it could not start (MongoDB away, a models file that cannot be read, no free port), or it was told to stop and
+        could not hand its runs back in time: another worker resumes them when their leases run out
+    70  its event loop stood still, or its consumer took nothing for minutes though the broker answered
+
+SIGTERM, SIGINT and SIGHUP let turns end for seven seconds; a second SIGINT, or SIGQUIT, cuts them off at once.
+"""
+
 import os
-import sys
+import signal
 import warnings
 from collections.abc import Callable
 
 from celery.exceptions import SecurityWarning
 
 from workers.celery import configure
+from workers.leaving import HANDED_BACK, end_process
 from workers.settings import Settings
 from workflows.models_file import models_path, read_models_file
 from workflows.package.catalog import LIBRARY
@@ -16,6 +26,8 @@ from workflows.package.catalog import LIBRARY
 
 def serve(settings: Settings) -> None:
     """`settings` has both server addresses. Ends the process when the worker was told to stop."""
+    # Until Celery takes over. As the first process of a container it would not even hear a signal without a handler.
+    signal.signal(signal.SIGTERM, lambda *_: os._exit(HANDED_BACK))
     read_models_file(models_path(settings.models, library=LIBRARY))  # its faults are said before anything starts
     app = configure(settings)
     # Imported here and not by Celery, which would put the current directory first on the path while it does.
@@ -35,7 +47,4 @@ def serve(settings: Settings) -> None:
             f"--hostname=unattended-{os.getpid()}@%h",
         ]
     )
-    # Not by returning: the interpreter would first wait for threads, and a tool that hangs never gives its back.
-    logging.shutdown()
-    sys.stdout.flush()
-    os._exit(process.exit_code)
+    end_process(process.exit_code)

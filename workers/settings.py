@@ -1,32 +1,31 @@
 """Settings: one frozen object, read from the environment here and nowhere else."""
 
 import os
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
 from workers.fairness.caps import Caps, parse_caps
+from workers.setting_values import (
+    Address,
+    hosts,
+    one_of,
+    parse_address,
+    path,
+    paths,
+    plain_text,
+    positive_int,
+    retention_days,
+    truthy,
+    truthy_unless_falsy,
+)
 
 PREFIX = "UNATTENDED_"
-LEAST_RETENTION_DAYS = 7
-TRUE_WORDS = frozenset({"1", "true", "yes", "on"})
-FALSE_WORDS = frozenset({"0", "false", "no", "off", ""})
-_HOST = re.compile(r"(?:[a-z0-9](?:[a-z0-9._-]{0,251}[a-z0-9])?|\[[0-9a-f.]*:[0-9a-f:.]*\])(?::([1-9][0-9]{0,4}))?")
 
 
 class SettingsError(ValueError):
     """A setting that cannot be used; the text names the variable and says what to write instead."""
-
-
-@dataclass(frozen=True, slots=True)
-class Address:
-    host: str
-    port: int
-
-    def __str__(self) -> str:
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
 def _setting(
@@ -43,97 +42,39 @@ def _setting(
     return field(default=default, metadata=metadata, repr=not secret)
 
 
-def _text(raw: str) -> str:
-    return raw
-
-
-def _path(raw: str) -> Path:
-    return Path(raw).expanduser()
-
-
-def _paths(raw: str) -> tuple[Path, ...]:
-    return tuple(_path(part) for part in raw.split(os.pathsep) if part)
-
-
-def _positive_int(raw: str) -> int:
-    number = int(raw) if raw.isascii() and raw.isdigit() and len(raw) <= 9 else 0
-    if number < 1:
-        raise ValueError("a whole number of at least 1, at most 9 digits")
-    return number
-
-
-def _retention_days(raw: str) -> int:
-    days = _positive_int(raw)
-    if days < LEAST_RETENTION_DAYS:
-        raise ValueError(f"at least {LEAST_RETENTION_DAYS}: for so long a repeated event must find its first run")
-    return days
-
-
-def _one_of(*words: str) -> Callable[[str], str]:
-    def parse(raw: str) -> str:
-        if raw.lower() not in words:
-            raise ValueError(f"one of {', '.join(words)}")
-        return raw.lower()
-
-    return parse
-
-
-def parse_address(raw: str) -> Address:
-    host, _, port = raw.rpartition(":")
-    is_port = port.isascii() and port.isdigit() and len(port) <= 5 and int(port) <= 65535
-    bracketed = host.startswith("[") and host.endswith("]")  # an IPv6 address has colons of its own
-    host = host[1:-1] if bracketed else host
-    if not host or not is_port or (":" in host) != bracketed:
-        raise ValueError("host:port, such as 127.0.0.1:8400 or [::1]:8400")
-    return Address(host, int(port))
-
-
-def _hosts(raw: str) -> frozenset[str]:
-    hosts = [part.strip().lower() for part in raw.split(",") if part.strip()]
-    for host in hosts:
-        match = _HOST.fullmatch(host)
-        if match is None or int(match[1] or 0) > 65535:
-            raise ValueError("names of hosts, such as api.example.com,127.0.0.1:8080")
-    return frozenset(hosts)
-
-
-def _truthy_unless_falsy(raw: str) -> bool:
-    return raw.strip().lower() not in FALSE_WORDS
-
-
-def _truthy(raw: str) -> bool:
-    return raw.strip().lower() in TRUE_WORDS
-
-
 @dataclass(frozen=True, slots=True)
 class Settings:
     mongodb_url: str | None = _setting(
-        "MongoDB replica set; absent: the embedded servers", default=None, parse=_text, shown="embedded", secret=True
-    )
-    redis_url: str | None = _setting(
-        "Redis for the Celery broker; absent: the embedded servers",
+        "MongoDB replica set; absent: the embedded servers",
         default=None,
-        parse=_text,
+        parse=plain_text,
         shown="embedded",
         secret=True,
     )
-    database: str = _setting("MongoDB database of runs, turns, usage", default="unattended", parse=_text)
+    redis_url: str | None = _setting(
+        "Celery's broker: Redis, Sentinel or RabbitMQ, as `docs/brokers.md` says; absent: the embedded servers",
+        default=None,
+        parse=plain_text,
+        shown="embedded",
+        secret=True,
+    )
+    database: str = _setting("MongoDB database of runs, turns, usage", default="unattended", parse=plain_text)
     packages: tuple[Path, ...] = _setting(
         "Directories of workflow packages, separated like PATH",
         default=(),
-        parse=_paths,
+        parse=paths,
         shown="`./workflows`, else the shipped library",
     )
     models: Path | None = _setting(
         "Models file: alias to provider, model, key, prices",
         default=None,
-        parse=_path,
+        parse=path,
         shown="`./models.yaml`, else the library's canned answers",
     )
-    data_dir: Path = _setting("Where the embedded servers keep data", default=Path(".unattended"), parse=_path)
-    concurrency: int = _setting("Runs at once in one worker process", default=200, parse=_positive_int)
-    lease_s: int = _setting("Seconds until a dead worker's run is taken over", default=30, parse=_positive_int)
-    max_attempts: int = _setting("Attempts of a run before it is parked", default=5, parse=_positive_int)
+    data_dir: Path = _setting("Where the embedded servers keep data", default=Path(".unattended"), parse=path)
+    concurrency: int = _setting("Runs at once in one worker process", default=200, parse=positive_int)
+    lease_s: int = _setting("Seconds until a dead worker's run is taken over", default=30, parse=positive_int)
+    max_attempts: int = _setting("Attempts of a run before it is parked", default=5, parse=positive_int)
     caps: Caps = _setting(
         "Runs at once and starts per time, as `app=20,app:acme=50,workflow:Digest=3,rate=60/m,rate:acme=10/s`",
         default=Caps(),
@@ -141,15 +82,15 @@ class Settings:
         shown="none",
     )
     retention_days: int = _setting(
-        "Days a finished run is kept, at least 7; parked runs stay", default=30, parse=_retention_days
+        "Days a finished run is kept, at least 7; parked runs stay", default=30, parse=retention_days
     )
     max_memory_mb: int = _setting(
-        "A worker that grows beyond this hands its runs back and starts anew", default=2048, parse=_positive_int
+        "A worker that grows beyond this hands its runs back and starts anew", default=2048, parse=positive_int
     )
     republish_after_s: int = _setting(
-        "Seconds before a queued run's wake-up counts as lost", default=15, parse=_positive_int
+        "Seconds before a queued run's wake-up counts as lost", default=15, parse=positive_int
     )
-    queue: str = _setting("Name of the Celery queue", default="unattended", parse=_text)
+    queue: str = _setting("Name of the Celery queue", default="unattended", parse=plain_text)
     listen: Address = _setting(
         "Address of the gateway", default=Address("127.0.0.1", 8400), parse=parse_address, shown="127.0.0.1:8400"
     )
@@ -160,33 +101,33 @@ class Settings:
         shown="127.0.0.1:9400",
     )
     max_app_labels: int = _setting(
-        "Apps with a metric label of their own; the rest is `_other`", default=100, parse=_positive_int
+        "Apps with a metric label of their own; the rest is `_other`", default=100, parse=positive_int
     )
-    body_limit_bytes: int = _setting("Largest accepted HTTP body", default=1_048_576, parse=_positive_int)
+    body_limit_bytes: int = _setting("Largest accepted HTTP body", default=1_048_576, parse=positive_int)
     external_hosts: frozenset[str] = _setting(
         "Hosts that packages may read values from, as `host,host:port`",
         default=frozenset(),
-        parse=_hosts,
+        parse=hosts,
         shown="none",
     )
-    log_format: str = _setting("console or json", default="console", parse=_one_of("console", "json"))
+    log_format: str = _setting("console or json", default="console", parse=one_of("console", "json"))
     log_level: str = _setting(
-        "debug, info, warning or error", default="info", parse=_one_of("debug", "info", "warning", "error")
+        "debug, info, warning or error", default="info", parse=one_of("debug", "info", "warning", "error")
     )
     environment: str = _setting(
         "`production` removes every environment variable from contexts",
         default="development",
-        parse=_text,
+        parse=plain_text,
         name="ENVIRONMENT",
     )
     include_schema: bool = _setting(
         "Falsy: database variables are not loaded",
         default=True,
-        parse=_truthy_unless_falsy,
+        parse=truthy_unless_falsy,
         name="CONTEXT_INCLUDE_SCHEMA",
     )
     verbose_debug: bool = _setting(
-        "1: context changes appear in the log", default=False, parse=_truthy, name="CONTEXT_VERBOSE_DEBUG"
+        "1: context changes appear in the log", default=False, parse=truthy, name="CONTEXT_VERBOSE_DEBUG"
     )
     # A snapshot, so that nothing else reads the process environment; never shown, it holds secrets.
     environ: Mapping[str, str] = field(default_factory=dict, repr=False)

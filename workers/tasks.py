@@ -2,23 +2,35 @@
 
 import gc
 import logging
+import os
+import signal
 import threading
+from collections.abc import Iterator
 from concurrent.futures import CancelledError
+from contextlib import contextmanager
 from typing import Any
 
 from celery import signals
 from celery.concurrency.thread import TaskPool
+from celery.platforms import EX_OK
+from celery.worker import state
 from pymongo.errors import PyMongoError
 
 from workers.celery import TASK, app, loader
+from workers.consuming import ConsumerWatch, consumer_step
 from workers.landmarks import passed
+from workers.leaving import Leaving
 from workers.logs import configure_logging
-from workers.metrics_server import serve_metrics
+from workers.memory import MemoryWatch
+from workers.metrics_server import MetricsServer, serve_metrics
 from workers.process import WorkerProcess
 from workers.run_loop import execute
 from workers.services import with_services
 from workers.settings import Settings, SettingsError, load_settings
 from workers.wakeups import VERSION
+from workers.watchdog import EXIT_CODE
+from workers.worker_health import BrokerProbe, WorkerHealth
+from workers.worker_metrics import WorkerMetrics
 from workflows.models_file import ModelsFileError
 
 log = logging.getLogger(__name__)
@@ -33,22 +45,45 @@ class _Process:
         self._lock = threading.Lock()
         self._worker: WorkerProcess | None = None
         self._draining = False
+        self._held: set[object] = set()
         self.exit_code = 0
+        self.server: MetricsServer | None = None
+        self.metrics = WorkerMetrics()
+        self.leaving = Leaving(lambda: len(self._held))
+        self.consumer = ConsumerWatch()
+        self.health = WorkerHealth(self.consumer, BrokerProbe(app).waiting, on_dead=self._consumer_is_dead)
 
     def get(self) -> WorkerProcess:
         with self._lock:
             if self._worker is None:
-                self._worker = started_worker(role_settings())
+                self._worker = started_worker(role_settings(), self.metrics)
             if self._draining:
                 self._worker.drain()
             return self._worker
 
-    def drain(self) -> None:
+    @contextmanager
+    def holding(self) -> Iterator[None]:
+        """For as long as a run may be held here: the process is not ended before it is handed back."""
+        run = object()
+        self._held.add(run)
+        self.metrics.working_on(+1)
+        try:
+            yield
+        finally:
+            self.metrics.working_on(-1)
+            self._held.discard(run)
+
+    def drain(self, *, at_once: bool = False) -> None:
         """Without the lock: this runs in a signal handler, maybe on top of the very `get` that holds it."""
         self._draining = True
+        self.leaving.begin()
         worker = self._worker
         if worker is not None:
-            worker.drain()
+            worker.drain_at_once() if at_once else worker.drain()
+
+    def _consumer_is_dead(self) -> None:
+        self.leaving.begin_alone(EXIT_CODE)
+        self.drain()
 
     def stop(self) -> None:
         worker, self._worker = self._worker, None
@@ -56,8 +91,8 @@ class _Process:
             worker.stop()
 
 
-def started_worker(settings: Settings) -> WorkerProcess:
-    worker = WorkerProcess(settings)
+def started_worker(settings: Settings, metrics: WorkerMetrics) -> WorkerProcess:
+    worker = WorkerProcess(settings, metrics)
     try:
         worker.start()
     except BaseException:
@@ -75,6 +110,7 @@ def tune_garbage_collection() -> None:
 
 
 process = _Process()
+app.steps["consumer"].add(consumer_step(process.consumer))
 
 
 def role_settings() -> Settings:
@@ -89,14 +125,12 @@ def run(message: dict[str, Any]) -> None:
         return
     passed("woken")
     worker = process.get()
-    worker.metrics.working_on(+1)
-    try:
-        worker.submit(execute(message["run_id"], worker)).result()
-    except CancelledError:
-        # It was cut off and has handed its run back; a second cancellation came on top.
-        log.info("run_task_cancelled", extra={"run_id": message["run_id"]})
-    finally:
-        worker.metrics.working_on(-1)
+    with process.holding():
+        try:
+            worker.submit(execute(message["run_id"], worker)).result()
+        except CancelledError:
+            # It was cut off and has handed its run back; a second cancellation came on top.
+            log.info("run_task_cancelled", extra={"run_id": message["run_id"]})
 
 
 @signals.setup_logging.connect
@@ -112,19 +146,58 @@ def _refuse_pools(conf: Any, options: dict[str, Any], **_: Any) -> None:
         raise SystemExit(f"the {pool} pool loses acknowledgements on Redis; leave -P out, threads are the default")
 
 
+@signals.celeryd_after_setup.connect
+def _open_to_probes(instance: Any, **_: Any) -> None:
+    # Before the broker is reached, for which Celery waits as long as it takes: alive, though not ready.
+    if issubclass(instance.pool_cls, TaskPool):
+        with _or_cannot_start():
+            process.server = serve_metrics(
+                process.metrics.registry, role_settings().metrics_listen, process.health.health()
+            )
+        process.leaving.start()
+
+
 @signals.worker_ready.connect
 def _ready(sender: Any, **_: Any) -> None:
     # With threads the process is this one: open it now, so that the first run does not wait for imports.
     if isinstance(sender.pool, TaskPool):
-        try:
+        obey_signals()
+        with _or_cannot_start():
             worker = process.get()
-            server = serve_metrics(worker.metrics.registry, worker.settings.metrics_listen)
-        except (ModelsFileError, SettingsError, PyMongoError, OSError) as error:
-            # Celery would log it and go on consuming what this process cannot work on.
-            log.error("worker_cannot_start", extra={"error": str(error)[:300]})
-            process.exit_code = 1
-            raise SystemExit(1) from None
-        log.info("worker_ready", extra={"concurrency": worker.settings.concurrency, "metrics": str(server.address)})
+        process.metrics.slots(sender.pool.num_processes)
+        process.health.attach(worker)
+        process.health.start()
+        MemoryWatch(limit_mb=worker.settings.max_memory_mb, start_anew=stop_by_signal).start()
+        served = str(process.server.address) if process.server else None
+        log.info("worker_ready", extra={"concurrency": sender.pool.num_processes, "metrics": served})
+
+
+@contextmanager
+def _or_cannot_start() -> Iterator[None]:
+    try:
+        yield
+    except (ModelsFileError, SettingsError, PyMongoError, OSError) as error:
+        # Celery would log it and go on consuming what this process cannot work on.
+        log.error("worker_cannot_start", extra={"error": str(error)[:300]})
+        process.exit_code = 1
+        raise SystemExit(1) from None
+
+
+def obey_signals() -> None:
+    """SIGTERM is Celery's, and right. Its SIGQUIT and second SIGINT would leave runs to their leases, since no thread
+    can be terminated, and its SIGHUP would wait for chats to end and start the process again without its command."""
+    signal.signal(signal.SIGQUIT, lambda *_: _stop_consuming(at_once=True))
+    signal.signal(signal.SIGHUP, lambda *_: _stop_consuming(at_once=False))
+    signal.signal(signal.SIGINT, lambda *_: _stop_consuming(at_once=state.should_stop is not None))
+
+
+def _stop_consuming(*, at_once: bool) -> None:
+    process.drain(at_once=at_once)
+    state.should_stop = EX_OK  # type: ignore[assignment]  # its stub knows only the first value
+
+
+def stop_by_signal() -> None:
+    os.kill(os.getpid(), signal.SIGTERM)
 
 
 @signals.worker_shutting_down.connect

@@ -37,13 +37,15 @@ class Watchdog:
         self._stop.set()
         self._thread.join(timeout=LOOK_EVERY_S * 2)
 
+    def stood_s(self) -> float:
+        return time.monotonic() - self._ticked_at
+
     def _watch(self) -> None:
         self._ticked_at = time.monotonic()
         while not self._stop.wait(min(LOOK_EVERY_S, self._patience_s / 4)):
             self._loop.call_soon_threadsafe(self._tick)
-            stood_s = time.monotonic() - self._ticked_at
-            if stood_s > self._patience_s:
-                log.critical("event_loop_stuck", extra={"seconds": round(stood_s)})
+            if self.stood_s() > self._patience_s:
+                log.critical("event_loop_stuck", extra={"seconds": round(self.stood_s())})
                 self._on_stuck()
                 return
 

@@ -1,15 +1,22 @@
-"""Metrics of a worker process. Labels come from closed sets: workflows, agents and outcomes, never runs or apps."""
+"""Metrics of a worker process. Labels come from closed sets: workflows, agents, tools and outcomes, never runs or apps.
 
-from collections.abc import Mapping
+They are of one process with one registry. Children of the prefork pool count in theirs, which nobody serves.
+"""
+
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, get_args
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
 
 from accounting.usage import ModelCall
+from workers.heartbeat import LossReason
+from workers.run import HoldKind, RunState
 from workflows.chat.transcript import Turn
+from workflows.outcome import OutcomeKind
 from workflows.package.models import TERMINATE, USER
 
+OTHER = "_other"
 _RUN_BUCKETS = (0.1, 0.5, 1, 2, 5, 10, 30, 60, 120, 300, 600, 1800, 3600)
 _CALL_BUCKETS = (0.1, 0.25, 0.5, 1, 2, 5, 10, 20, 40, 80, 160)
 
@@ -19,14 +26,14 @@ class WorkerMetrics:
         self.registry = CollectorRegistry()
         self._duration = Histogram(
             "unattended_run_duration_seconds",
-            "From the first start of a run to its end",
+            "From the first start of a run to its end or its parking, with all waiting in between",
             ["workflow"],
             buckets=_RUN_BUCKETS,
             registry=self.registry,
         )
         self._queue = Histogram(
             "unattended_run_queue_seconds",
-            "From the acceptance of a run to its first start",
+            "From the acceptance of a run to its first start, held or not",
             ["trigger"],
             buckets=_RUN_BUCKETS,
             registry=self.registry,
@@ -47,13 +54,61 @@ class WorkerMetrics:
             buckets=_CALL_BUCKETS,
             registry=self.registry,
         )
-        self._lease_lost = Counter(
-            "unattended_lease_lost_total", "Runs that another owner took over", registry=self.registry
+        self._tools = Histogram(
+            "unattended_tool_call_seconds",
+            "Time a tool took to answer or to fail",
+            ["workflow", "tool"],
+            buckets=_CALL_BUCKETS,
+            registry=self.registry,
         )
+        self._tool_errors = Counter(
+            "unattended_tool_errors_total",
+            "Tool calls that failed or were refused for their arguments",
+            ["workflow", "tool"],
+            registry=self.registry,
+        )
+        self._retries = Counter(
+            "unattended_run_retries_total",
+            "Attempts that failed and are followed by another one",
+            ["workflow", "reason"],
+            registry=self.registry,
+        )
+        self._lease_lost = Counter(
+            "unattended_lease_lost_total",
+            "Runs that were stopped here: taken over by another owner, or not renewed in time",
+            ["reason"],
+            registry=self.registry,
+        )
+        for reason in get_args(LossReason):
+            self._lease_lost.labels(reason)
+        self._fenced = Counter(
+            "unattended_fenced_writes_total",
+            "Writes of a stale owner, which changed nothing",
+            registry=self.registry,
+        )
+        self._held = Counter(
+            "unattended_runs_held_total",
+            "Claims that were given back because of a cap or a rate",
+            ["hold"],
+            registry=self.registry,
+        )
+        for kind in (HoldKind.CONCURRENCY, HoldKind.RATE):
+            self._held.labels(kind.value)
         self._active = Gauge("unattended_worker_runs", "Runs this process works on now", registry=self.registry)
+        self._slots = Gauge("unattended_worker_slots", "Runs this process can work on at once", registry=self.registry)
+        ProcessCollector(registry=self.registry)
+        self._workflows: frozenset[str] = frozenset()
+
+    def learn(self, workflows: Iterable[str]) -> None:
+        """A run may name a workflow that no package has. Those share one label, as callers can make up any number."""
+        self._workflows |= frozenset(workflows)
+
+    def _label(self, workflow: str) -> str:
+        return workflow if workflow in self._workflows else OTHER
 
     def started(self, run: Mapping[str, Any]) -> None:
-        if run["attempt"] == 1 and run["turn"] == 0 and run["lease"]["token"] == 1:
+        """Observed once in the life of a run. Until then its holds took its start back again."""
+        if run["started_at"] == run["claimed_at"]:
             waited = run["started_at"] - run["created_at"]
             self._queue.labels(run["trigger"]["type"]).observe(max(waited.total_seconds(), 0))
 
@@ -65,11 +120,32 @@ class WorkerMetrics:
     def model_call(self, workflow: str, call: ModelCall) -> None:
         self._calls.labels(workflow, call.agent).observe(call.duration_s)
 
-    def finished(self, run: Mapping[str, Any]) -> None:
-        self._duration.labels(run["workflow"]).observe((datetime.now(UTC) - run["started_at"]).total_seconds())
+    def tool_call(self, workflow: str, tool: str, seconds: float, failed: bool) -> None:
+        """`tool` is a name from a package: one that a model made up is never called."""
+        self._tools.labels(workflow, tool).observe(seconds)
+        if failed:
+            self._tool_errors.labels(workflow, tool).inc()
 
-    def lease_lost(self) -> None:
-        self._lease_lost.inc()
+    def retried(self, workflow: str, reason: OutcomeKind) -> None:
+        self._retries.labels(self._label(workflow), reason.value).inc()
+
+    def finished(self, run: Mapping[str, Any], state: RunState) -> None:
+        if state is RunState.NEEDS_HUMAN:
+            return  # it goes on when somebody has answered, and is counted then
+        lasted = datetime.now(UTC) - run["started_at"]
+        self._duration.labels(self._label(run["workflow"])).observe(max(lasted.total_seconds(), 0))
+
+    def lease_lost(self, reason: LossReason) -> None:
+        self._lease_lost.labels(reason).inc()
+
+    def held(self, kind: HoldKind) -> None:
+        self._held.labels(kind.value).inc()
+
+    def fenced(self) -> None:
+        self._fenced.inc()
+
+    def slots(self, count: int) -> None:
+        self._slots.set(count)
 
     def working_on(self, change: int) -> None:
         self._active.inc(change)

@@ -15,7 +15,7 @@ from urllib.parse import urlencode
 from pymongo.asynchronous.database import AsyncDatabase
 
 from triggers.webhook.standard import SECRET_PREFIX, decode_secret, sign
-from workers.settings import Address
+from workers.setting_values import Address
 from workflows.package.catalog import LIBRARY
 
 SECRET_VARIABLE = "DAILY_DIGEST_SECRET"  # noqa: S105 -- the variable's name

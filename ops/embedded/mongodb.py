@@ -61,6 +61,8 @@ def mongod_argv(binary: Binary, *, folder: Path, port: int) -> list[str]:
         # One laptop's worth: memory, change-stream history, and a journal that is not 100 MB from the start.
         *("--wiredTigerCacheSizeGB", "0.25", "--oplogSize", "128"),
         *("--wiredTigerEngineConfigString", "log=(prealloc=false,file_max=16MB)"),
+        # A worker that is killed while it writes back leaves its run locked for so long.
+        *("--setParameter", "transactionLifetimeLimitSeconds=10"),
         *("--setParameter", "diagnosticDataCollectionEnabled=false", "--quiet"),
     ]
 

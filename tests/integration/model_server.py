@@ -3,7 +3,7 @@
 import json
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -73,11 +73,12 @@ def model_server(plan: Plan, *, keep_alive: bool = False) -> Iterator[ModelServe
                 served.headers.append({name.lower(): value for name, value in self.headers.items()})
                 number = len(served.requests) - 1
             status, headers, answer = plan(number)
-            self.send_response(status)
-            for name, value in {"content-length": str(len(answer)), **headers}.items():
-                self.send_header(name, value)
-            self.end_headers()
-            self.wfile.write(answer)
+            with suppress(ConnectionError):  # who asked may have been killed meanwhile
+                self.send_response(status)
+                for name, value in {"content-length": str(len(answer)), **headers}.items():
+                    self.send_header(name, value)
+                self.end_headers()
+                self.wfile.write(answer)
 
         def log_message(self, *_: Any) -> None:
             """Silent: the test says what it needs to know."""

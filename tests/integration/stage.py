@@ -12,14 +12,18 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from prometheus_client import CollectorRegistry
 from ulid import ULID
 
 from ops.supervisor import role_command
 from workers.celery import celery_config
+from workers.reconciling.metrics import ReconcileMetrics
 from workers.reconciling.reconciler import Reconciler
+from workers.reconciling.tickets import BrokerTickets
 from workers.run import Accepted, RunRequest, TriggerEvent
 from workers.run_store import RunStore
-from workers.settings import Address, Settings, as_environment
+from workers.setting_values import Address
+from workers.settings import Settings, as_environment
 from workers.wakeups import Wakeups, celery_publisher
 
 Document = dict[str, Any]
@@ -73,7 +77,8 @@ class Stage:
         )
         self.answers({}, default={"text": "ok", "usage": {"input": 10, "output": 2}})
         self.workers: list[Process] = []
-        self.wakeups = Wakeups(celery_publisher(_app(self.settings)))
+        self.app = _app(self.settings)
+        self.wakeups = Wakeups(celery_publisher(self.app))
         self.wakeups.start()
 
     def package(self, name: str, files: Mapping[str, Any]) -> None:
@@ -143,7 +148,13 @@ class Stage:
         return rows
 
     def reconciler(self) -> Reconciler:
-        return Reconciler(self.store, self.wakeups, self.settings.republish_after_s)
+        return Reconciler(
+            self.store,
+            self.settings,
+            wakeups=self.wakeups,
+            tickets=BrokerTickets(self.app, self.wakeups),
+            metrics=ReconcileMetrics(CollectorRegistry()),
+        )
 
     async def reconciled_until_ended(self, run_id: str, *, within_s: float = 30) -> Document:
         """What the scheduler role does beside its ticks, until the run has ended."""

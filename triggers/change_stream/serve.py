@@ -5,6 +5,7 @@ import logging
 import os
 import socket
 from collections.abc import Sequence
+from functools import partial
 
 from prometheus_client import CollectorRegistry
 from ulid import ULID
@@ -17,11 +18,14 @@ from triggers.change_stream.store import StreamStore
 from triggers.change_stream.watcher import KeeperFor, Watcher
 from triggers.change_stream.watches import Watch
 from triggers.role import TriggerGround, trigger_ground
-from triggers.service_loop import stopped_by_signals
+from triggers.service_loop import repeat, stopped_by_signals
+from workers.health import Steps, role_health
 from workers.metrics_server import serve_metrics
 from workers.settings import Settings
 
 log = logging.getLogger(__name__)
+
+PING_INTERVAL_S = 5.0
 
 
 async def serve(settings: Settings) -> None:
@@ -35,14 +39,24 @@ async def serve(settings: Settings) -> None:
                 packages=ground.catalog.packages,
                 own_database=settings.database,
             )
-            server = serve_metrics(registry, settings.metrics_listen)
+            steps = Steps("ping")
+            server = serve_metrics(registry, settings.metrics_listen, role_health(steps))
             log.info(
                 "watcher_ready", extra={"metrics": str(server.address), "packages": len(ground.catalog.packages())}
             )
             try:
-                await watcher.run(stop)
+                async with asyncio.TaskGroup() as tasks:
+                    ping = steps.watched("ping", partial(_ping, ground))
+                    tasks.create_task(repeat(ping, what="ping", stop=stop))
+                    tasks.create_task(watcher.run(stop))
             finally:
                 await asyncio.to_thread(server.close)
+
+
+async def _ping(ground: TriggerGround) -> float:
+    """A quiet stream says nothing for minutes, and a lost MongoDB neither."""
+    await ground.database.command("ping")
+    return PING_INTERVAL_S
 
 
 def keeper_factory(ground: TriggerGround, metrics: StreamMetrics) -> KeeperFor:

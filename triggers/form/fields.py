@@ -7,7 +7,7 @@ from datetime import date
 from typing import Any
 from urllib.parse import urlsplit
 
-from workers.settings import FALSE_WORDS, TRUE_WORDS
+from workers.setting_values import FALSE_WORDS, TRUE_WORDS
 from workflows.context.storable_values import MAX_INTEGER
 from workflows.package.trigger_specs import FormInput
 

@@ -15,7 +15,8 @@ from triggers.gateway.app import create_app
 from triggers.gateway.connection import BoundedProtocol
 from triggers.gateway.crowd import Crowd
 from triggers.role import trigger_ground
-from workers.settings import Address, Settings, SettingsError
+from workers.setting_values import Address
+from workers.settings import Settings, SettingsError
 
 log = logging.getLogger(__name__)
 

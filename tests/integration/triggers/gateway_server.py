@@ -21,7 +21,8 @@ from triggers.gateway.app import create_app
 from triggers.gateway.crowd import MOST_REQUESTS, Crowd
 from triggers.gateway.serve import listening, server_config
 from triggers.role import TriggerGround, trigger_ground
-from workers.settings import Address, Settings
+from workers.setting_values import Address
+from workers.settings import Settings
 
 BODY_LIMIT = 10_000
 STANDARD_SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"

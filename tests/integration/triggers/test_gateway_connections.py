@@ -28,7 +28,8 @@ from tests.integration.triggers.waiting import until
 from triggers.gateway.connection import MAX_HEAD_BYTES
 from triggers.gateway.serve import listening, server_config
 from triggers.role import trigger_ground
-from workers.settings import Address, Settings
+from workers.setting_values import Address
+from workers.settings import Settings
 
 pytestmark = pytest.mark.integration
 

@@ -14,7 +14,8 @@ import pytest
 
 from tests.integration.triggers.gateway_server import standard_signed, with_package
 from workers.run_store import RunStore, connect
-from workers.settings import Address, Settings, as_environment
+from workers.setting_values import Address
+from workers.settings import Settings, as_environment
 
 pytestmark = pytest.mark.integration
 

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.integration.triggers.waiting import until
+from workers.control.matching import Matching
 from workers.run_store import RunStore
 from workers.settings import Settings, as_environment
 
@@ -85,9 +86,11 @@ async def stopped(process: Process) -> str:
     return output.decode().strip()
 
 
-async def scraped(address: str) -> str:
+async def scraped(address: str, path: str = "/metrics") -> str:
+    """HTTPError unless it answers 200."""
+
     def read() -> bytes:
-        with urllib.request.urlopen(f"http://{address}/metrics", timeout=5) as answer:
+        with urllib.request.urlopen(f"http://{address}{path}", timeout=5) as answer:
             return bytes(answer.read())
 
     return (await asyncio.to_thread(read)).decode()
@@ -99,13 +102,15 @@ async def test_the_scheduler_fires_measures_and_stops_when_told(
     async with running("schedule", settings, packages) as (process, address):
 
         async def fired() -> bool:
-            return len(await store.list(workflow="Tick")) >= 2
+            return len(await store.list(Matching(workflow="Tick"))) >= 2
 
         await until(fired, "two ticks")
         text = await scraped(address)
+        probed = [await scraped(address, path) for path in ("/healthz", "/readyz")]
         loaded = await stopped(process)
 
     assert loaded == ""
+    assert probed == ['{"status": "ok"}\n'] * 2
     assert 'unattended_schedule_next_fire_timestamp_seconds{trigger="Tick/fast"}' in text
     assert "unattended_republished_total" in text
     nominal = [run["trigger"]["nominal_at"] for run in await store.list()]
@@ -119,13 +124,15 @@ async def test_the_watcher_delivers_measures_and_stops_when_told(
 
         async def delivered() -> bool:
             await store.database["orders"].insert_one({})
-            return bool(await store.list(workflow="Tick"))
+            return bool(await store.list(Matching(workflow="Tick")))
 
         await until(delivered, "a run for an inserted document")
         text = await scraped(address)
+        probed = [await scraped(address, path) for path in ("/healthz", "/readyz")]
         loaded = await stopped(process)
 
     assert loaded == ""
+    assert probed == ['{"status": "ok"}\n'] * 2
     assert f'unattended_stream_state{{stream="{settings.database}"}} 1.0' in text
     stream = await store.database["streams"].find_one({"_id": settings.database})
     assert stream is not None

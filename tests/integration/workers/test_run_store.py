@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from tests.integration.stage import Document
+from workers.control.matching import Matching
 from workers.run import RunRequest, TriggerEvent
 from workers.run_store import RunStore
 from workers.together import together
@@ -25,7 +26,7 @@ async def plan_of_list(store: RunStore, **wanted: Any) -> Document:
     """What the server does for the very command that `list` sends, as its profiler wrote it down."""
     database = store.database
     await database.command("profile", 2)
-    await store.list(limit=LIMIT, **wanted)
+    await store.list(Matching(**wanted), limit=LIMIT)
     await database.command("profile", 0)
     profiled = database["system.profile"].find({"op": "query", "ns": f"{database.name}.runs"})
     [plan] = await profiled.to_list(None)
@@ -48,4 +49,4 @@ async def test_a_list_is_newest_first_and_of_the_app_that_was_asked_for(store: R
     run_ids = [await accepted(store, number) for number in range(6)]
 
     assert [run["_id"] for run in await store.list(limit=3)] == run_ids[:2:-1]
-    assert [run["_id"] for run in await store.list(app_id="acme", limit=2)] == [run_ids[5], run_ids[3]]
+    assert [run["_id"] for run in await store.list(Matching(app_id="acme"), limit=2)] == [run_ids[5], run_ids[3]]

@@ -1,5 +1,7 @@
 """A role's own /metrics: on the next free port, on the loopback, until it is closed."""
 
+import http.client
+import json
 import socket
 import urllib.request
 from collections.abc import Iterator
@@ -7,8 +9,10 @@ from collections.abc import Iterator
 import pytest
 from prometheus_client import CollectorRegistry, Gauge
 
+from workers.health import Health
 from workers.metrics_server import NoFreePortError, serve_metrics
-from workers.settings import Address
+from workers.setting_values import Address
+from workers.settings import SettingsError
 
 
 @pytest.fixture
@@ -41,6 +45,25 @@ def test_a_busy_port_is_skipped_with_a_log_line(
     assert caplog.records[0].message == "metrics_port_busy"
 
 
+@pytest.mark.parametrize(
+    ("path", "status", "said"),
+    [("/healthz", 200, {"status": "ok"}), ("/readyz", 503, {"status": "failing", "problems": ["it waits"]})],
+)
+def test_probes_are_answered_beside_the_metrics(
+    registry: CollectorRegistry, path: str, status: int, said: dict[str, object]
+) -> None:
+    health = Health(ready=lambda: ["it waits"])
+    server = serve_metrics(registry, Address("127.0.0.1", 0), health)
+    try:
+        connection = http.client.HTTPConnection(server.address.host, server.address.port, timeout=5)
+        connection.request("GET", path)
+        answer = connection.getresponse()
+        assert (answer.status, json.loads(answer.read())) == (status, said)
+        connection.close()
+    finally:
+        server.close()
+
+
 def test_a_closed_server_frees_its_port(registry: CollectorRegistry) -> None:
     first = serve_metrics(registry, Address("127.0.0.1", 0))
     first.close()
@@ -57,3 +80,8 @@ def test_no_port_left_is_one_clear_error(
 
     with pytest.raises(NoFreePortError, match="UNATTENDED_METRICS_LISTEN"):
         serve_metrics(registry, Address("127.0.0.1", busy - 1))
+
+
+def test_a_place_that_is_not_here_is_one_clear_error(registry: CollectorRegistry) -> None:
+    with pytest.raises(SettingsError, match=r"UNATTENDED_METRICS_LISTEN=192.0.2.1:9401: .*; write an address of this"):
+        serve_metrics(registry, Address("192.0.2.1", 9400))

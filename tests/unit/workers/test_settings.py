@@ -9,13 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from workers.fairness.caps import parse_caps
+from workers.setting_values import Address, parse_address
 from workers.settings import (
-    Address,
     Settings,
     SettingsError,
     as_environment,
     load_settings,
-    parse_address,
     setting_fields,
     unknown_variables,
     variable_name,

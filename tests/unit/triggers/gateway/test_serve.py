@@ -7,7 +7,8 @@ import sys
 import pytest
 
 from triggers.gateway.serve import listening
-from workers.settings import Address, SettingsError
+from workers.setting_values import Address
+from workers.settings import SettingsError
 
 
 def test_a_taken_port_is_one_clear_line() -> None:

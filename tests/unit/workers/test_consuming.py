@@ -1,0 +1,83 @@
+"""Consuming: which signs of a consumer are proof that it takes messages, and which that it does not."""
+
+from dataclasses import replace
+from queue import Empty
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from workers.consuming import ConsumerWatch, Signs, not_consuming, stuck
+
+WELL = Signs(connected=True, ticked_s=1.0, answered_s=0.5, took_s=0.0)
+
+
+def test_one_that_ticks_and_is_answered_consumes() -> None:
+    assert not_consuming(WELL) == []
+    assert not_consuming(replace(WELL, ticked_s=None, answered_s=None)) == []  # a transport that tells neither
+
+
+@pytest.mark.parametrize(
+    ("changed", "word"),
+    [
+        ({"connected": False}, "not connected"),
+        ({"ticked_s": 16.0}, "stood still for 16 s"),
+        ({"answered_s": 11.0}, "has not answered the consumer for 11 s"),
+        ({"took_s": 16.0}, "takes nothing from a queue that waits, for 16 s"),
+    ],
+)
+def test_each_sign_alone_is_enough(changed: dict[str, Any], word: str) -> None:
+    problems = not_consuming(replace(WELL, **changed))
+
+    assert len(problems) == 1
+    assert word in problems[0]
+
+
+def test_a_thread_that_waits_for_a_broker_is_not_stuck() -> None:
+    assert stuck(replace(WELL, connected=False, ticked_s=1_000.0)) == ()
+    assert stuck(replace(WELL, ticked_s=1_000.0))
+
+
+class Consumer:
+    """What the watch sees of Celery's."""
+
+    def __init__(self, slots: int) -> None:
+        self.now = 0.0
+        self.waiting: list[str] = []
+        self.controller = SimpleNamespace()
+        self.pool = SimpleNamespace(num_processes=slots)
+        self.hub = object()
+        self.handlers: dict[str, Any] = {"BRPOP": self.read}
+        self.task_consumer = SimpleNamespace(channel=SimpleNamespace(handlers=self.handlers))
+
+    def read(self) -> str:
+        if not self.waiting:
+            raise Empty
+        return self.waiting.pop()
+
+
+@pytest.mark.parametrize("waiting", [[], ["a message"]])
+def test_every_answer_of_the_broker_counts_also_that_there_is_nothing(waiting: list[str]) -> None:
+    consumer = Consumer(slots=1)
+    watch = ConsumerWatch(lambda: consumer.now)
+    watch.connected(consumer)
+    consumer.now, consumer.waiting = 8.0, list(waiting)
+    assert watch.signs().answered_s == 8.0
+
+    try:
+        assert consumer.handlers["BRPOP"]() == "a message"
+    except Empty:
+        assert not waiting
+
+    assert watch.signs().answered_s == 0.0
+
+
+def test_one_without_room_asks_for_nothing_and_owes_no_proof() -> None:
+    consumer = Consumer(slots=0)
+    watch = ConsumerWatch(lambda: consumer.now)
+    watch.connected(consumer)
+    consumer.now = 60.0
+
+    watch.tick()
+
+    assert not_consuming(watch.signs()) == []

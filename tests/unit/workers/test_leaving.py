@@ -1,0 +1,47 @@
+"""Leaving: who was told to stop is gone in time, and says by its code whether its runs were handed back."""
+
+import threading
+
+import pytest
+
+from workers.leaving import CUT_OFF, HANDED_BACK, Leaving
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, seconds in {"WITHIN_S": 0.06, "IDLE_S": 0.02, "LOOK_EVERY_S": 0.005}.items():
+        monkeypatch.setattr(f"workers.leaving.{name}", seconds)
+
+
+class Ended(list[int]):
+    def __init__(self) -> None:
+        super().__init__()
+        self.event = threading.Event()
+
+    def __call__(self, code: int) -> None:
+        self.append(code)
+        self.event.set()
+
+
+@pytest.mark.parametrize(("held", "code"), [(0, HANDED_BACK), (2, CUT_OFF)])
+def test_a_process_that_hangs_is_ended(held: int, code: int) -> None:
+    ended = Ended()
+    leaving = Leaving(lambda: held, end=ended)
+    leaving.start()
+    assert not ended
+
+    leaving.begin()
+
+    assert ended.event.wait(10)
+    assert ended == [code]
+
+
+def test_one_that_nobody_else_ends_does_so_with_its_own_code() -> None:
+    ended = Ended()
+    leaving = Leaving(lambda: 1, end=ended)
+    leaving.start()
+
+    leaving.begin_alone(70)
+
+    assert ended.event.wait(10)
+    assert ended == [70]

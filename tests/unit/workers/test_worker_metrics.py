@@ -1,0 +1,60 @@
+"""Worker metrics: what is observed when, and that nobody can make up a label."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from workers.run import RunState
+from workers.worker_metrics import WorkerMetrics
+from workflows.outcome import OutcomeKind
+
+NOW = datetime.now(UTC)
+
+
+def run(workflow: str = "Digest", **changes: Any) -> dict[str, Any]:
+    times = {"created_at": NOW - timedelta(seconds=7), "claimed_at": NOW, "started_at": NOW}
+    return {"workflow": workflow, "trigger": {"type": "schedule"}, **times, **changes}
+
+
+def value(metrics: WorkerMetrics, name: str, **labels: str) -> float:
+    return metrics.registry.get_sample_value(f"unattended_{name}", labels) or 0.0
+
+
+def test_waiting_is_observed_at_the_first_start_alone_holds_included() -> None:
+    metrics = WorkerMetrics()
+
+    metrics.started(run())
+    metrics.started(run(started_at=NOW - timedelta(seconds=5)))  # a retry, or its next owner
+
+    assert value(metrics, "run_queue_seconds_sum", trigger="schedule") == 7
+    assert value(metrics, "run_queue_seconds_count", trigger="schedule") == 1
+
+
+@pytest.mark.parametrize(("state", "count"), [(RunState.SUCCEEDED, 1), (RunState.PARKED, 1), (RunState.NEEDS_HUMAN, 0)])
+def test_a_run_that_waits_for_a_person_has_not_ended(state: RunState, count: int) -> None:
+    metrics = WorkerMetrics()
+    metrics.learn(["Digest"])
+
+    metrics.finished(run(), state)
+
+    assert value(metrics, "run_duration_seconds_count", workflow="Digest") == count
+
+
+def test_workflows_that_no_package_has_share_a_label() -> None:
+    metrics = WorkerMetrics()
+    metrics.learn(["Digest"])
+
+    for workflow in ("Made", "Up"):
+        metrics.retried(workflow, OutcomeKind.MODEL_ERROR)
+
+    assert value(metrics, "run_retries_total", workflow="_other", reason="model_error") == 2
+    assert value(metrics, "run_retries_total", workflow="Made", reason="model_error") == 0
+
+
+def test_what_may_be_lost_is_there_from_the_start_at_zero() -> None:
+    metrics = WorkerMetrics()
+
+    assert metrics.registry.get_sample_value("unattended_lease_lost_total", {"reason": "taken_over"}) == 0
+    assert metrics.registry.get_sample_value("unattended_lease_lost_total", {"reason": "not_renewed"}) == 0
+    assert metrics.registry.get_sample_value("unattended_fenced_writes_total") == 0

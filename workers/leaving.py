@@ -1,0 +1,70 @@
+"""Leaving: a worker that was told to stop is gone in time, whatever hangs.
+
+Supervisors kill ten seconds after they ask (docker, `unattended up`, most of systemd's units). Until then the turns in
+progress may end for seven, and their runs are handed back. But Celery waits for its threads, a frozen MongoDB holds up
+who writes to it and a frozen Redis who closes a connection to it: so a thread of its own has the last word.
+"""
+
+import logging
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable
+
+log = logging.getLogger(__name__)
+
+WITHIN_S = 9.0
+IDLE_S = 3.0  # nothing is held any more: only Celery's own farewell, which nobody needs
+LOOK_EVERY_S = 0.2
+
+# What supervisors see. 1 also stands for a worker that could not start.
+HANDED_BACK = 0
+CUT_OFF = 1
+
+
+def end_process(code: int) -> None:
+    """Not by returning: the interpreter would first wait for threads, and a tool that hangs never gives its back."""
+    logging.shutdown()
+    sys.stdout.flush()
+    os._exit(code)
+
+
+class Leaving:
+    """`begin` may be called from a signal handler, even on top of itself: it takes no lock and writes no log."""
+
+    def __init__(self, held: Callable[[], int], *, end: Callable[[int], None] = end_process) -> None:
+        self._held = held  # how many runs this process works on
+        self._end = end
+        self._begun = False
+        self._code: int | None = None
+        self._thread = threading.Thread(target=self._watch, name="leaving", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def begin(self) -> None:
+        self._begun = True
+
+    def begin_alone(self, code: int) -> None:
+        """Nobody else will end this process: it ends with this code as soon as its runs are handed back."""
+        self._code = code
+        self._begun = True
+
+    def _watch(self) -> None:
+        while not self._begun:
+            time.sleep(LOOK_EVERY_S)
+        log.info("worker_stopping", extra={"runs": self._held()})
+        leave_by = time.monotonic() + WITHIN_S
+        idle_since: float | None = None
+        while (now := time.monotonic()) < leave_by:
+            idle_since = (idle_since or now) if self._held() == 0 else None
+            if idle_since is not None and now - idle_since >= (IDLE_S if self._code is None else 0):
+                self._leave(HANDED_BACK)
+                return
+            time.sleep(LOOK_EVERY_S)
+        log.warning("runs_cut_off", extra={"runs": self._held()})
+        self._leave(CUT_OFF)
+
+    def _leave(self, code: int) -> None:
+        self._end(code if self._code is None else self._code)

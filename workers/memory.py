@@ -1,0 +1,101 @@
+"""Memory: a worker that has grown beyond its limit hands its runs back and starts anew.
+
+Packages bring their own code and its leaks, and a process that lives for weeks keeps the most it ever needed. Before
+it gives up it throws away what nobody holds, and gives the system back what the allocator kept. A worker that would
+soon be there again is left alone: then the limit is too low for it, and restarting would help nobody.
+"""
+
+import ctypes
+import gc
+import logging
+import os
+import resource
+import sys
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from enum import Enum
+from pathlib import Path
+
+log = logging.getLogger(__name__)
+
+LOOK_EVERY_S = 10.0
+LEAST_UPTIME_S = 600.0
+RELIEF_EVERY_S = 60.0  # each look through everything a thousand chats hold costs a part of a second
+MIB = 1024 * 1024
+_STATM = Path("/proc/self/statm")
+
+
+class Advice(Enum):
+    FINE = "fine"
+    RELIEVE = "relieve"
+    START_ANEW = "start anew"
+    LIMIT_TOO_LOW = "limit too low"
+
+
+def advise(*, resident: int, limit: int, uptime_s: float, relieved_s: float | None) -> Advice:
+    """`relieved_s`: seconds since the last try to need less, if there was one since it was last below the limit."""
+    if resident <= limit:
+        return Advice.FINE
+    if relieved_s is None:
+        return Advice.RELIEVE
+    if uptime_s >= LEAST_UPTIME_S:
+        return Advice.START_ANEW
+    return Advice.RELIEVE if relieved_s >= RELIEF_EVERY_S else Advice.LIMIT_TOO_LOW
+
+
+def resident_bytes() -> int:
+    """What this process holds in memory now; where the system does not tell, the most it ever held."""
+    with suppress(OSError):
+        return int(_STATM.read_text(encoding="ascii").split()[1]) * resource.getpagesize()
+    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return most if sys.platform == "darwin" else most * 1024
+
+
+def need_less() -> None:
+    gc.collect()
+    with suppress(OSError, AttributeError):  # glibc alone has it
+        ctypes.CDLL(None).malloc_trim(0)
+
+
+class MemoryWatch:
+    def __init__(self, *, limit_mb: int, start_anew: Callable[[], None]) -> None:
+        self._limit = limit_mb * MIB
+        self._start_anew = start_anew
+        self._started_at = time.monotonic()
+        self._relieved_at: float | None = None
+        self._said = False
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="memory", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stop.set()
+
+    def _watch(self) -> None:
+        while not self._stop.wait(LOOK_EVERY_S):
+            if self._look():
+                return
+
+    def _look(self) -> bool:
+        """Whether there is nothing more to watch."""
+        now = time.monotonic()
+        resident, uptime_s = resident_bytes(), now - self._started_at
+        relieved_s = None if self._relieved_at is None else now - self._relieved_at
+        advice = advise(resident=resident, limit=self._limit, uptime_s=uptime_s, relieved_s=relieved_s)
+        extra = {"resident_mb": resident // MIB, "limit_mb": self._limit // MIB, "uptime_s": round(uptime_s)}
+        if advice is Advice.FINE:
+            self._relieved_at = None
+        elif advice is Advice.RELIEVE:
+            self._relieved_at = now
+            need_less()
+        elif advice is Advice.LIMIT_TOO_LOW and not self._said:
+            self._said = True
+            log.warning("memory_limit_too_low", extra={**extra, "advice": "raise UNATTENDED_MAX_MEMORY_MB"})
+        elif advice is Advice.START_ANEW:
+            log.warning("memory_limit_reached", extra={**extra, "pid": os.getpid()})
+            self._start_anew()
+        return advice is Advice.START_ANEW

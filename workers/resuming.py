@@ -1,0 +1,66 @@
+"""Resuming: what a run is given before it takes turns: package, context and transcript, as they were left."""
+
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+from workers.process import WorkerProcess
+from workers.release import labels
+from workers.run import Claim
+from workers.run_chat import run_facts
+from workflows.chat.agents import BuiltPackage
+from workflows.chat.live import Conversation
+from workflows.chat.transcript import Turn
+from workflows.context.computing import recompute
+from workflows.context.loading import load_context, purged
+from workflows.context.previews import previews
+from workflows.context.redaction import Redactor, take_out
+
+log = logging.getLogger(__name__)
+
+FIRST_TOKEN = 1
+
+
+async def load_package(claim: Claim, worker: WorkerProcess) -> BuiltPackage:
+    """A run keeps the version it was first claimed with, as long as this process can still give it."""
+    workflow, pinned = claim.document["workflow"], claim.document["package_version"]
+    built = await worker.built(workflow, version=pinned)
+    version = built.package.version
+    if version != pinned:
+        if pinned is not None:
+            log.warning("pinned_version_gone", extra={**labels(claim), "pinned": pinned, "used": version})
+        await worker.ownership.pin_package(claim, version)
+    return built
+
+
+async def load_run_context(chat: Conversation, claim: Claim, worker: WorkerProcess) -> None:
+    """A resumed run keeps the context of its checkpoint: what a finished turn saw must not change under it."""
+    facts, package = run_facts(claim.document), chat.package
+    if claim.document["turn"] == 0:
+        loaded = await load_context(package, facts, claim.document["input"], worker.context_sources)
+        values = loaded.variables
+        shown = {"values": previews(values)} if worker.settings.verbose_debug else {}
+        log.info("context_loaded", extra={**labels(claim), "names": sorted(values), **shown})
+    else:
+        values = purged(claim.document["context"], chat.suppressed, run_id=claim.run_id)
+        recompute(package, values, chat.suppressed)  # of what may just have been purged
+    take_out(values, chat.suppressed, worker.redactor, fixed=facts.base_values())
+    chat.context = values
+
+
+async def resume_transcript(chat: Conversation, claim: Claim, worker: WorkerProcess) -> None:
+    """The turns that count, and what the run has used up: also in attempts that kept nothing else."""
+    number = claim.document["turn"]
+    turns = await worker.store.committed_turns(claim.run_id, up_to=number) if number else ()
+    chat.turns = [Turn.from_document(without_hidden(turn, worker.redactor)) for turn in turns]
+    if claim.token == FIRST_TOKEN:
+        return  # nobody had this run before: there is nothing to look for
+    earlier = await worker.ledger.earlier_calls(claim.run_id)
+    counters = chat.counters
+    counters.model_calls, counters.failed = earlier.count, dict(earlier.failed_by_agent)
+    counters.tokens, counters.cost_nano_usd = earlier.tokens, earlier.cost_nano_usd
+
+
+def without_hidden(turn: Mapping[str, Any], redactor: Redactor) -> Mapping[str, Any]:
+    """What another worker kept, in another environment, or before a package said what is hidden."""
+    return {**turn, **{name: redactor.data(turn[name]) for name in ("text", "events", "context_changes")}}

@@ -1,0 +1,83 @@
+"""What settings are written as: text from the environment into values, and what to write instead when it is wrong."""
+
+import os
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+LEAST_RETENTION_DAYS = 7
+TRUE_WORDS = frozenset({"1", "true", "yes", "on"})
+FALSE_WORDS = frozenset({"0", "false", "no", "off", ""})
+_HOST = re.compile(r"(?:[a-z0-9](?:[a-z0-9._-]{0,251}[a-z0-9])?|\[[0-9a-f.]*:[0-9a-f:.]*\])(?::([1-9][0-9]{0,4}))?")
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+def plain_text(raw: str) -> str:
+    return raw
+
+
+def path(raw: str) -> Path:
+    return Path(raw).expanduser()
+
+
+def paths(raw: str) -> tuple[Path, ...]:
+    return tuple(path(part) for part in raw.split(os.pathsep) if part)
+
+
+def positive_int(raw: str) -> int:
+    number = int(raw) if raw.isascii() and raw.isdigit() and len(raw) <= 9 else 0
+    if number < 1:
+        raise ValueError("a whole number of at least 1, at most 9 digits")
+    return number
+
+
+def retention_days(raw: str) -> int:
+    days = positive_int(raw)
+    if days < LEAST_RETENTION_DAYS:
+        raise ValueError(f"at least {LEAST_RETENTION_DAYS}: for so long a repeated event must find its first run")
+    return days
+
+
+def one_of(*words: str) -> Callable[[str], str]:
+    def parse(raw: str) -> str:
+        if raw.lower() not in words:
+            raise ValueError(f"one of {', '.join(words)}")
+        return raw.lower()
+
+    return parse
+
+
+def parse_address(raw: str) -> Address:
+    host, _, port = raw.rpartition(":")
+    is_port = port.isascii() and port.isdigit() and len(port) <= 5 and int(port) <= 65535
+    bracketed = host.startswith("[") and host.endswith("]")  # an IPv6 address has colons of its own
+    host = host[1:-1] if bracketed else host
+    if not host or not is_port or (":" in host) != bracketed:
+        raise ValueError("host:port, such as 127.0.0.1:8400 or [::1]:8400")
+    return Address(host, int(port))
+
+
+def hosts(raw: str) -> frozenset[str]:
+    hosts = [part.strip().lower() for part in raw.split(",") if part.strip()]
+    for host in hosts:
+        match = _HOST.fullmatch(host)
+        if match is None or int(match[1] or 0) > 65535:
+            raise ValueError("names of hosts, such as api.example.com,127.0.0.1:8080")
+    return frozenset(hosts)
+
+
+def truthy_unless_falsy(raw: str) -> bool:
+    return raw.strip().lower() not in FALSE_WORDS
+
+
+def truthy(raw: str) -> bool:
+    return raw.strip().lower() in TRUE_WORDS

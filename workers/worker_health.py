@@ -1,0 +1,135 @@
+"""A worker's health: alive while its threads turn, ready while it consumes and reaches MongoDB.
+
+A look costs nothing and never waits: what must be asked is asked all the time, by a thread of its own. When the broker
+answers that thread and the consumer takes nothing for minutes, the consumer is dead, and this process with it.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from celery import Celery
+from kombu import Connection
+
+from workers.consuming import ConsumerWatch, not_consuming, stuck
+from workers.health import Health, loop_problems
+
+if TYPE_CHECKING:
+    from workers.process import WorkerProcess
+
+log = logging.getLogger(__name__)
+
+ASK_EVERY_S = 3.0
+CONNECT_TIMEOUT_S = 5
+BROKER_PATIENCE_S = 15.0
+DEAD_AFTER_S = 180.0
+LEASES_WITHOUT_A_BEAT = 2
+
+
+class BrokerProbe:
+    """How many messages wait, asked over a connection that is none of the consumer's."""
+
+    def __init__(self, app: Celery) -> None:
+        self._app = app
+        self._connection: Connection | None = None
+
+    def waiting(self) -> int:
+        """Raises what the transport raises; it may wait for as long as the transport does."""
+        if self._connection is None:
+            self._connection = self._app.connection_for_read()
+        connection, queue = self._connection, self._app.conf.task_default_queue
+        try:
+            connection.ensure_connection(max_retries=1, timeout=CONNECT_TIMEOUT_S)
+            channel: Any = connection.channel()
+            with channel:
+                return int(channel.queue_declare(queue, passive=True).message_count)
+        except connection.channel_errors:  # Redis knows no empty queue
+            return 0
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.collect()
+
+
+class WorkerHealth:
+    def __init__(self, consumer: ConsumerWatch, ask_broker: Callable[[], int], on_dead: Callable[[], None]) -> None:
+        self._consumer = consumer
+        self._ask_broker = ask_broker
+        self._on_dead = on_dead
+        self._worker: WorkerProcess | None = None
+        self._broker_answered_at = time.monotonic()
+        self._idle_since: float | None = None
+        self._thread = threading.Thread(target=self._watch, name="health", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def attach(self, worker: "WorkerProcess") -> None:
+        self._worker = worker
+
+    def health(self) -> Health:
+        return Health(live=self.live, ready=self.ready)
+
+    def live(self) -> Sequence[str]:
+        worker = self._worker
+        if worker is None or worker.stopping():  # what keeps it from stopping is ended by others
+            return ()
+        beats_s, patience_s = worker.heartbeat.silent_s(), worker.stuck_s / 2
+        least_beats_s = max(worker.settings.lease_s * LEASES_WITHOUT_A_BEAT, 30)
+        return [
+            *loop_problems(worker.watchdog.stood_s(), patience_s=patience_s),
+            *([f"the heartbeat has not beaten for {beats_s:.0f} s"] if beats_s > least_beats_s else []),
+            *stuck(self._consumer.signs()),
+        ]
+
+    def ready(self) -> Sequence[str]:
+        worker = self._worker
+        if worker is None:
+            return ("the worker is starting",)
+        if worker.stopping():
+            return ("the worker is stopping",)
+        silent_s = time.monotonic() - self._broker_answered_at
+        return [
+            *self.live(),
+            *worker.store_pulse.look(),
+            *([f"the broker has not answered for {silent_s:.0f} s"] if silent_s > BROKER_PATIENCE_S else []),
+            *not_consuming(self._consumer.signs()),
+        ]
+
+    def _watch(self) -> None:
+        while True:
+            answered = self._ask()
+            if self._dead(answered=answered):
+                self._on_dead()
+                return
+            time.sleep(ASK_EVERY_S)
+
+    def _ask(self) -> bool:
+        try:
+            waiting = self._ask_broker()
+        except Exception as error:  # noqa: BLE001 -- each transport has its own; which one it is changes nothing here
+            log.debug("broker_does_not_answer", extra={"error": type(error).__name__})
+            return False
+        self._broker_answered_at = time.monotonic()
+        if waiting == 0:
+            self._consumer.queue_is_empty()
+        return True
+
+    def _dead(self, *, answered: bool) -> bool:
+        """Only for as long as nothing else explains it."""
+        worker, now = self._worker, time.monotonic()
+        problems = not_consuming(self._consumer.signs())
+        if worker is None or worker.stopping() or not answered or not problems:
+            self._idle_since = None
+            return False
+        self._idle_since = self._idle_since or now
+        if now - self._idle_since < DEAD_AFTER_S:
+            return False
+        log.critical("consumer_dead", extra={"problems": list(problems), "seconds": round(now - self._idle_since)})
+        return True
