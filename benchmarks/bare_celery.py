@@ -1,6 +1,7 @@
 """The baseline of benchmarks/dispatch.py: a Celery app as its manual shows it, with late acknowledgement."""
 
 import os
+import time
 
 from celery import Celery
 
@@ -15,7 +16,8 @@ app.conf.update(
 
 
 @app.task(name="bare.count", ignore_result=True)
-def count() -> None:
-    """Says that it ran, so that the end can be seen from outside: one INCR on the broker."""
+def count(wait_s: float = 0.0) -> None:
+    """Waits as a chat does, then says that it ran, so that the end can be seen from outside: one INCR on the broker."""
+    time.sleep(wait_s)
     with app.connection_for_write() as connection:
         connection.default_channel.client.incr("bare:done")
