@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 ARGS ?=
 .DEFAULT_GOAL := help
 
-.PHONY: help demo up doctor test test-fast test-integration check format coverage constraints clean
+.PHONY: help demo up doctor test test-fast test-integration chaos check format coverage constraints clean
 
 help: ## Show this help
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -41,6 +41,9 @@ test-fast: $(VENV)/.installed-dev ## Tests without servers
 
 test-integration: $(VENV)/.installed-dev ## Tests on real Redis, MongoDB and Celery, started by the suite
 	@$(BIN)/pytest -q tests/integration tests/chaos tests/e2e $(ARGS)
+
+chaos: $(VENV)/.installed-dev ## The long storms: kills, pauses and outages at random, at most 15 minutes
+	@UNATTENDED_TEST_LONG=1 $(BIN)/pytest -q --session-timeout=900 tests/chaos $(ARGS)
 
 check: $(VENV)/.installed-dev ## Lint, types and import rules
 	@$(BIN)/ruff format --check .

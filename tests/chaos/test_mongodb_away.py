@@ -1,49 +1,15 @@
 """MongoDB goes away in the middle of runs: none fails for it, none is lost, none counts as a worker's death."""
 
 import asyncio
-import contextlib
-from collections.abc import AsyncIterator
-from pathlib import Path
 
-import psutil
 import pytest
-from pymongo.errors import PyMongoError
 
-from ops.embedded.servers import embedded_servers
+from tests.chaos.own_servers import kill_listener, mongodb_is_back
 from tests.integration.stage import Stage, relay, until
-from workers.run_store import RunStore, connect
-from workers.services import Services
-from workers.settings import Settings
 
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(120)]
 
 RUNS = 10
-
-
-@pytest.fixture
-async def own_mongodb_stage(servers: Services, tmp_path: Path) -> AsyncIterator[Stage]:
-    """A MongoDB that this test alone may kill; it comes back on the same port."""
-    async with embedded_servers(tmp_path / "mongodb", redis=False) as services:
-        settings = Settings(
-            mongodb_url=services.mongodb_url, redis_url=servers.redis_url, queue=tmp_path.name, lease_s=30
-        )
-        database = connect(settings.mongodb_url or "", database=settings.database)
-        store = RunStore(database)
-        await store.ensure_indexes()
-        stage = Stage(settings, store, tmp_path)
-        try:
-            yield stage
-        finally:
-            await stage.close()
-            await database.client.close()
-
-
-def kill_mongod(stage: Stage) -> None:
-    for each in psutil.Process().children(recursive=True):
-        with contextlib.suppress(psutil.NoSuchProcess, psutil.ZombieProcess):
-            if any(str(stage.folder / "mongodb") in word for word in each.cmdline()) and "mongod" in each.name():
-                each.kill()
-                return
 
 
 async def test_runs_go_on_when_it_is_back(own_mongodb_stage: Stage) -> None:
@@ -56,7 +22,7 @@ async def test_runs_go_on_when_it_is_back(own_mongodb_stage: Stage) -> None:
 
     # The driver bridges a second by itself: it is kept down until a run has noticed.
     await until("a run notices", lambda: noticed_while_killed(stage))
-    await until("MongoDB answers again", lambda: answers(stage))
+    await mongodb_is_back(stage)
     runs = [await stage.reconciled_until_ended(each.run_id, within_s=60) for each in accepted]
 
     assert worker.returncode is None
@@ -68,13 +34,5 @@ async def test_runs_go_on_when_it_is_back(own_mongodb_stage: Stage) -> None:
 
 
 async def noticed_while_killed(stage: Stage) -> bool:
-    kill_mongod(stage)
+    kill_listener(stage.settings.mongodb_url)
     return "usage_row_waits" in stage.log()
-
-
-async def answers(stage: Stage) -> bool:
-    try:
-        await stage.store.database.command("ping")
-    except PyMongoError:
-        return False
-    return True

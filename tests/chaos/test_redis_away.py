@@ -5,42 +5,15 @@ when Redis goes away exits. When this test passes with a newer pair, the pin can
 """
 
 import asyncio
-import contextlib
-from collections.abc import AsyncIterator
-from dataclasses import replace
-from pathlib import Path
 
-import psutil
 import pytest
 
-from ops.embedded.servers import embedded_servers
+from tests.chaos.own_servers import listener
 from tests.integration.stage import Stage, relay, until
-from workers.run_store import RunStore
-from workers.settings import Settings
 
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(120)]
 
 RUNS = 40
-
-
-@pytest.fixture
-async def own_redis_stage(settings: Settings, store: RunStore, tmp_path: Path) -> AsyncIterator[Stage]:
-    """A Redis that this test alone may kill; it comes back on the same port."""
-    async with embedded_servers(tmp_path / "redis", mongodb=False) as services:
-        stage = Stage(replace(settings, redis_url=services.redis_url), store, tmp_path)
-        try:
-            yield stage
-        finally:
-            await stage.close()
-
-
-def redis_process(stage: Stage) -> psutil.Process:
-    port = int((stage.settings.redis_url or "").rsplit(":", 1)[1].split("/")[0])
-    for each in psutil.Process().children(recursive=True):
-        with contextlib.suppress(psutil.NoSuchProcess, psutil.ZombieProcess):
-            if any(c.laddr.port == port for c in each.net_connections() if c.status == psutil.CONN_LISTEN):
-                return each
-    raise AssertionError("nobody listens on the test's Redis port")
 
 
 async def test_the_worker_survives_and_no_run_is_lost(own_redis_stage: Stage) -> None:
@@ -52,7 +25,7 @@ async def test_the_worker_survives_and_no_run_is_lost(own_redis_stage: Stage) ->
     await stage.turn_is(accepted[0].run_id, 1)
 
     for _ in range(2):
-        redis_process(stage).kill()
+        listener(stage.settings.redis_url).kill()
         accepted += [await stage.accept("Relay") for _ in range(5)]
         await until("Redis is back", lambda: _listens(stage))
     runs = [await stage.reconciled_until_ended(each.run_id, within_s=90) for each in accepted]
@@ -65,7 +38,7 @@ async def test_the_worker_survives_and_no_run_is_lost(own_redis_stage: Stage) ->
 
 async def _listens(stage: Stage) -> bool:
     try:
-        redis_process(stage)
-    except AssertionError:
+        listener(stage.settings.redis_url)
+    except ProcessLookupError:
         return False
     return True

@@ -1,0 +1,101 @@
+"""The soak: thousands of runs through one worker process, whose memory, descriptors and threads stay as they were."""
+
+import asyncio
+from asyncio.subprocess import Process
+from dataclasses import dataclass
+from statistics import linear_regression
+
+import psutil
+import pytest
+
+from tests.chaos.lengths import length, told
+from tests.integration.stage import ENDED, Stage, relay, until
+
+pytestmark = [pytest.mark.chaos, pytest.mark.timeout(length(short=120, long=420))]
+
+RUNS = length(short=600, long=5_000)
+WARM_UP = length(short=300, long=2_000)
+IN_FLIGHT = 60
+SAMPLE_EVERY = length(short=20, long=50)
+# What a worker may grow by in a thousand runs. Short of warm, allocators still spread.
+MAX_SLOPE_KB = length(short=12_000, long=1_500)
+
+TOOL = """
+def note(text: str, *, context_variables=None):
+    context_variables.set("noted", text * 20)
+    if text == "bad":
+        raise ValueError("not this one")
+    return "noted"
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    runs: int
+    resident_kb: int
+    descriptors: int
+    threads: int
+
+
+def sample(worker: Process, runs: int) -> Sample:
+    process = psutil.Process(worker.pid)
+    with process.oneshot():
+        return Sample(runs, process.memory_info().rss // 1024, process.num_fds(), process.num_threads())
+
+
+def noting(stage: Stage) -> None:
+    package = relay("Notes", ["A", "B"])
+    package["tools"] = {"tools": [{"agent": "A", "file": "note.py", "function": "note"}]}
+    package["tools/note.py"] = TOOL
+    package["context_variables"] = {
+        "definitions": {"noted": {"type": "string", "source": {"type": "state", "default": ""}}},
+        "agents": {"B": {"variables": ["noted"]}},
+    }
+    stage.package("Notes", package)
+    calls = [{"name": "note", "arguments": {"text": text}} for text in ("good", "bad")]
+    stage.answers({"A": [{"tool_calls": calls}, {"text": "noted " * 50}], "B": [{"text": "read"}]})
+
+
+async def test_a_worker_grows_by_nothing(stage: Stage) -> None:
+    noting(stage)
+    worker = await stage.start_worker()
+    samples: list[Sample] = []
+    accepted = 0
+
+    async def ended() -> int:
+        return await stage.store.runs.count_documents({"state": {"$in": sorted(ENDED)}})
+
+    async def next_sample_due() -> bool:
+        nonlocal accepted
+        done = await ended()
+        while accepted < min(done + IN_FLIGHT, RUNS):
+            await stage.accept("Notes", message="x" * 2_000)
+            accepted += 1
+        return done >= (samples[-1].runs + SAMPLE_EVERY if samples else 0) or done == RUNS
+
+    reconciler = stage.reconciler()
+    while not samples or samples[-1].runs < RUNS:
+        await until("more runs have ended", next_sample_due)
+        samples.append(sample(worker, await ended()))
+        await reconciler.run_pass()
+        await asyncio.sleep(0)
+
+    warm = [each for each in samples if each.runs >= WARM_UP]
+    slope_kb = linear_regression([each.runs for each in warm], [each.resident_kb for each in warm]).slope * 1_000
+    told(
+        "soak",
+        runs=RUNS,
+        resident_mb=f"{warm[0].resident_kb // 1024} to {warm[-1].resident_kb // 1024}",
+        slope=f"{slope_kb:.0f} KB per 1,000 runs",
+        descriptors=f"{warm[0].descriptors} to {warm[-1].descriptors}",
+        threads=f"{warm[0].threads} to {warm[-1].threads}",
+    )
+    assert slope_kb <= MAX_SLOPE_KB
+    assert (
+        max(each.descriptors for each in warm[-5:]) <= max(each.descriptors for each in samples if each not in warm) + 5
+    )
+    late = warm[-(len(warm) // 3) :]
+    assert max(each.descriptors for each in late) <= max(each.descriptors for each in warm[: len(late)]) + 5
+    # Pools make threads as they are needed: one for each run in flight, and one for its tool.
+    assert max(each.threads for each in late) <= 2 * IN_FLIGHT + 30
+    assert await stage.store.runs.count_documents({"state": "succeeded"}) == RUNS
