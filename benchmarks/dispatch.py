@@ -27,13 +27,13 @@ from ulid import ULID
 
 from ops.embedded.servers import embedded_servers
 from ops.supervisor import role_command
+from workers.broker.wakeups import Wakeups, celery_publisher
 from workers.celery import configure
-from workers.run import RunRequest, TriggerEvent
-from workers.run_store import RunStore, connect
 from workers.services import Services
 from workers.setting_values import Address
 from workers.settings import Settings, as_environment
-from workers.wakeups import Wakeups, celery_publisher
+from workers.store.run import RunRequest, TriggerEvent
+from workers.store.run_store import RunStore, connect
 
 HERE = Path(__file__).resolve().parent
 TARGET_RATIO = 0.4

@@ -8,7 +8,7 @@ import logging
 from typing import Protocol
 
 from workers.landmarks import passed
-from workers.run import Accepted, RunRequest
+from workers.store.run import Accepted, RunRequest
 
 log = logging.getLogger(__name__)
 

@@ -8,10 +8,10 @@ from typing import Any
 from pymongo.asynchronous.database import AsyncDatabase
 
 from triggers.acceptance import Acceptance
+from workers.broker.wakeups import Wakeups, celery_publisher
 from workers.celery import configure
-from workers.run_store import RunStore, connect
 from workers.settings import Settings
-from workers.wakeups import Wakeups, celery_publisher
+from workers.store.run_store import RunStore, connect
 from workflows.package.catalog import Catalog, package_directories
 
 

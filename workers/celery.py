@@ -35,7 +35,7 @@ def celery_config(settings: Settings) -> dict[str, Any]:
         "task_acks_late": False,
         "task_publish_retry": False,  # the reconciler is the retry
         # Threads that wait on one event loop; gevent loses acknowledgements on Redis and is refused.
-        "worker_pool": "workers.pool:WakingThreads",
+        "worker_pool": "workers.process.pool:WakingThreads",
         "worker_concurrency": settings.concurrency,
         "worker_consumer": "workers.broker.consumer:WakeupConsumer",
         "worker_prefetch_multiplier": 1,

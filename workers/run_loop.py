@@ -16,16 +16,16 @@ from pymongo.errors import PyMongoError
 
 from accounting.store_errors import store_is_away
 from accounting.uninterrupted import to_its_end
-from workers.failures import failed, outcome_of
 from workers.landmarks import passed
-from workers.process import WorkerProcess
-from workers.release import Ending, hand_back_when_store_is_back, labels, log_written, release
-from workers.resuming import load_package, load_run_context, resume_transcript
-from workers.retry_policy import Finish, Requeue, decide
-from workers.run import Claim, LeaseLostError, RunState
-from workers.run_chat import key_facts_of, new_chat, question_in
-from workers.storable import NotStorableError, as_storable
-from workers.turn_record import owed_at_success, stored
+from workers.process.worker import WorkerProcess
+from workers.steps.failures import failed, outcome_of
+from workers.steps.release import Ending, hand_back_when_store_is_back, labels, log_written, release
+from workers.steps.resuming import load_package, load_run_context, resume_transcript
+from workers.steps.retry_policy import Finish, Requeue, decide
+from workers.steps.run_chat import key_facts_of, new_chat, question_in
+from workers.steps.turn_record import owed_at_success, stored
+from workers.store.run import Claim, LeaseLostError, RunState
+from workers.store.storable import NotStorableError, as_storable
 from workflows.chat import guards
 from workflows.chat.checkpoint import Checkpoint
 from workflows.chat.clock import OUT_OF_TIME

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from celery.exceptions import SecurityWarning
 
 from workers.celery import configure
-from workers.leaving import HANDED_BACK, end_process
+from workers.process.leaving import HANDED_BACK, end_process
 from workers.settings import Settings
 from workflows.models_file import models_path, read_models_file
 from workflows.package.catalog import LIBRARY

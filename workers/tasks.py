@@ -16,21 +16,21 @@ from celery.platforms import EX_OK
 from celery.worker import state
 from pymongo.errors import PyMongoError
 
+from workers.broker.wakeups import VERSION
 from workers.celery import TASK, app, loader
-from workers.consuming import ConsumerWatch, consumer_step
 from workers.landmarks import passed
-from workers.leaving import Leaving
 from workers.logs import configure_logging
-from workers.memory import MemoryWatch
-from workers.metrics_server import MetricsServer, serve_metrics
-from workers.process import WorkerProcess
+from workers.process.consuming import ConsumerWatch, consumer_step
+from workers.process.leaving import Leaving
+from workers.process.memory import MemoryWatch
+from workers.process.metrics_server import MetricsServer, serve_metrics
+from workers.process.watchdog import EXIT_CODE
+from workers.process.worker import WorkerProcess
+from workers.process.worker_health import BrokerProbe, WorkerHealth
+from workers.process.worker_metrics import WorkerMetrics
 from workers.run_loop import execute
 from workers.services import with_services
 from workers.settings import Settings, SettingsError, load_settings
-from workers.wakeups import VERSION
-from workers.watchdog import EXIT_CODE
-from workers.worker_health import BrokerProbe, WorkerHealth
-from workers.worker_metrics import WorkerMetrics
 from workflows.models_file import ModelsFileError
 
 log = logging.getLogger(__name__)

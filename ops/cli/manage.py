@@ -46,8 +46,8 @@ async def _enqueue(settings: Settings, workflow: str, app_id: str, payload: dict
     from ulid import ULID
 
     from triggers.role import trigger_ground
-    from workers.run import RunRequest, TriggerEvent
-    from workers.storable import NotStorableError
+    from workers.store.run import RunRequest, TriggerEvent
+    from workers.store.storable import NotStorableError
 
     async with trigger_ground(settings) as ground:
         if ground.catalog.get(workflow) is None:

@@ -11,8 +11,8 @@ import click
 from ops.cli.json_argument import JsonArgumentError, json_object
 from ops.cli.output import json_option
 from ops.cli.own_output import own_output
-from workers.event_loop import WorkerLoop
 from workers.logs import configure_logging, hide_in_logs, hiding_in_streams
+from workers.process.event_loop import WorkerLoop
 from workers.settings import Settings, load_settings
 from workflows.context.redaction import Redactor
 

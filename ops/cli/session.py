@@ -6,9 +6,9 @@ from typing import Any, TypeVar
 
 from pymongo.asynchronous.database import AsyncDatabase
 
-from workers.run_store import connect
 from workers.services import with_services
 from workers.settings import Settings, load_settings
+from workers.store.run_store import connect
 
 T = TypeVar("T")
 

@@ -28,9 +28,9 @@ from ops.embedded.servers import embedded_servers
 from ops.free_ports import free_address
 from ops.roles import role_children
 from ops.supervisor import Supervisor
-from workers.run import AT_REST, TERMINAL, RunState
-from workers.run_store import connect
 from workers.settings import Settings, load_settings
+from workers.store.run import AT_REST, TERMINAL, RunState
+from workers.store.run_store import connect
 
 PATIENCE_S = 120.0
 POLL_S = 0.15

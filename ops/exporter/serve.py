@@ -9,10 +9,10 @@ from pymongo.errors import PyMongoError
 from ops.exporter.metrics import StoreCollector
 from ops.exporter.snapshot import take_snapshot
 from triggers.service_loop import repeat, stopped_by_signals
-from workers.health import Steps, role_health
-from workers.metrics_server import serve_at
-from workers.run_store import connect
+from workers.process.health import Steps, role_health
+from workers.process.metrics_server import serve_at
 from workers.settings import Settings, SettingsError
+from workers.store.run_store import connect
 
 log = logging.getLogger(__name__)
 

@@ -12,7 +12,7 @@ from pymongo.errors import OperationFailure, WTimeoutError
 from accounting.totals import usage_totals
 from accounting.usage import UsageTotals
 from workers.reconciling.retention import ROLLUPS
-from workers.run import TERMINAL, HoldKind, RunState
+from workers.store.run import TERMINAL, HoldKind, RunState
 
 # One scan of the ledger for all metrics: they are sums over these groups, of which there are few.
 USAGE_KEYS = ("app_id", "workflow", "model", "provider", "ok", "agent")

@@ -7,7 +7,7 @@ from typing import Any
 
 from accounting.usage import ModelCall
 from ops.one_run.plan import Plan
-from workers.turn_record import stored
+from workers.steps.turn_record import stored
 from workflows.chat.checkpoint import Checkpoint
 from workflows.chat.live import Conversation
 from workflows.chat.transcript import Turn

@@ -14,11 +14,11 @@ from ops.one_run.kept import Kept
 from ops.one_run.plan import Plan
 from ops.one_run.report import RunReport, call_report, turn_report, write_report
 from ops.one_run.request import Watch
-from workers.failures import outcome_of
-from workers.retry_policy import Finish, decide
-from workers.run import RunState
-from workers.storable import NotStorableError, as_storable
-from workers.turn_record import owed_at_success
+from workers.steps.failures import outcome_of
+from workers.steps.retry_policy import Finish, decide
+from workers.steps.turn_record import owed_at_success
+from workers.store.run import RunState
+from workers.store.storable import NotStorableError, as_storable
 from workflows.chat.agents import BuiltPackage
 from workflows.chat.answers import question_of
 from workflows.chat.checkpoint import Checkpoint

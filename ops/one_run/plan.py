@@ -9,8 +9,8 @@ from typing import Any
 from ops.one_run.presets import with_presets
 from ops.one_run.request import Request, WrongUseError
 from ops.one_run.surroundings import Surroundings
-from workers.run import new_run_id
-from workers.storable import NotStorableError, check_storable
+from workers.store.run import new_run_id
+from workers.store.storable import NotStorableError, check_storable
 from workflows.context.facts import RunFacts
 from workflows.context.writes import key_facts
 from workflows.package.checks.triggers import accepted_inputs, names_that_ask

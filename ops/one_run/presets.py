@@ -6,7 +6,7 @@ from typing import Any
 
 from ops.one_run.request import WrongUseError
 from workers.settings import Settings
-from workers.storable import NotStorableError, check_storable
+from workers.store.storable import NotStorableError, check_storable
 from workflows.context.documents import DocumentRead, ReadRefusedError
 from workflows.context.facts import FIXED_NAMES
 from workflows.context.fitting import MisfitError, fit

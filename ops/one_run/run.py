@@ -13,7 +13,7 @@ from ops.one_run.plan import plan_of
 from ops.one_run.report import RunReport
 from ops.one_run.request import LOCAL_APP, NobodyWatches, Request, Watch, WrongUseError
 from ops.one_run.surroundings import surroundings
-from workers.event_loop import WorkerLoop
+from workers.process.event_loop import WorkerLoop
 from workers.settings import Settings, load_settings
 from workflows.context.redaction import Redactor
 from workflows.package.models import Package

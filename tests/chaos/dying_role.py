@@ -10,8 +10,8 @@ import sys
 from datetime import UTC, datetime
 
 from workers.landmarks import Landmark, watch_landmarks
-from workers.run import RunRequest, TriggerEvent
 from workers.settings import Settings, load_settings
+from workers.store.run import RunRequest, TriggerEvent
 
 EVENTS = 10
 

@@ -16,8 +16,8 @@ from redis.exceptions import RedisError
 
 from ops.embedded.servers import embedded_servers
 from tests.integration.stage import Stage, until
-from workers.run_store import RunStore, connect
 from workers.settings import Settings
+from workers.store.run_store import RunStore, connect
 
 
 @contextlib.asynccontextmanager

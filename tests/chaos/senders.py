@@ -8,7 +8,7 @@ from pymongo.errors import PyMongoError
 
 from tests.integration.stage import Stage
 from triggers.acceptance import Acceptance
-from workers.run import RunRequest, TriggerEvent
+from workers.store.run import RunRequest, TriggerEvent
 
 
 class Senders:

@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 
 from tests.integration.stage import Stage, relay
-from workers.run_store import RunStore
 from workers.settings import Settings
+from workers.store.run_store import RunStore
 
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(180)]
 

@@ -13,8 +13,8 @@ from ops.exporter.snapshot import Snapshot
 from triggers.change_stream.metrics import StreamMetrics
 from triggers.gateway.metrics import GatewayMetrics
 from triggers.schedule.metrics import ScheduleMetrics
+from workers.process.worker_metrics import WorkerMetrics
 from workers.reconciling.metrics import ReconcileMetrics
-from workers.worker_metrics import WorkerMetrics
 
 TABLE = Path(__file__).parents[2] / "docs" / "metrics.md"
 

@@ -12,9 +12,9 @@ import pytest
 from celery import Celery
 from kombu.transport import redis as redis_transport
 
+from workers.broker.wakeups import VERSION, celery_publisher
 from workers.celery import TASK, celery_config
 from workers.settings import load_settings
-from workers.wakeups import VERSION, celery_publisher
 
 QUEUE = "wake-ups-of-this-test"
 # Ids of messages, tasks and processes differ by Celery's own doing.

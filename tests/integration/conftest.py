@@ -9,9 +9,9 @@ from ulid import ULID
 
 from ops.embedded.servers import embedded_servers
 from tests.integration.stage import Stage
-from workers.run_store import RunStore, connect
 from workers.services import Services
 from workers.settings import Settings
+from workers.store.run_store import RunStore, connect
 
 
 @pytest.fixture(scope="session")

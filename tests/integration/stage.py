@@ -16,15 +16,15 @@ from prometheus_client import CollectorRegistry
 from ulid import ULID
 
 from ops.supervisor import role_command
+from workers.broker.wakeups import Wakeups, celery_publisher
 from workers.celery import celery_config
 from workers.reconciling.metrics import ReconcileMetrics
 from workers.reconciling.reconciler import Reconciler
 from workers.reconciling.tickets import BrokerTickets
-from workers.run import Accepted, RunRequest, TriggerEvent
-from workers.run_store import RunStore
 from workers.setting_values import Address
 from workers.settings import Settings, as_environment
-from workers.wakeups import Wakeups, celery_publisher
+from workers.store.run import Accepted, RunRequest, TriggerEvent
+from workers.store.run_store import RunStore
 
 Document = dict[str, Any]
 ENDED = {"succeeded", "failed", "cancelled", "parked", "needs_human"}

@@ -10,7 +10,7 @@ from triggers.change_stream.mapping import run_requests
 from triggers.change_stream.metrics import StreamMetrics
 from triggers.change_stream.watches import Watch
 from triggers.payload import PayloadError, plain_json
-from workers.storable import NotStorableError
+from workers.store.storable import NotStorableError
 
 log = logging.getLogger(__name__)
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from triggers.change_stream.watches import Watch
 from triggers.payload import PayloadError, holds, resolve, resolve_text
-from workers.run import RunRequest, TriggerEvent
+from workers.store.run import RunRequest, TriggerEvent
 
 MAX_APP_ID_LENGTH = 200
 

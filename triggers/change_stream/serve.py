@@ -19,8 +19,8 @@ from triggers.change_stream.watcher import KeeperFor, Watcher
 from triggers.change_stream.watches import Watch
 from triggers.role import TriggerGround, trigger_ground
 from triggers.service_loop import repeat, stopped_by_signals
-from workers.health import Steps, role_health
-from workers.metrics_server import serve_metrics
+from workers.process.health import Steps, role_health
+from workers.process.metrics_server import serve_metrics
 from workers.settings import Settings
 
 log = logging.getLogger(__name__)

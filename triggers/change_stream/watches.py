@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from workers.own_collections import OWN_COLLECTIONS
+from workers.store.own_collections import OWN_COLLECTIONS
 from workflows.package.models import Package
 from workflows.package.trigger_specs import ChangeSpec
 

@@ -17,9 +17,9 @@ from triggers.gateway.metrics import RESULT_BY_STATUS, Endpoint, GatewayMetrics,
 from triggers.gateway.place import Place
 from triggers.gateway.problems import ProblemError
 from triggers.payload import PayloadError, resolve, resolve_text
-from workers.run import Accepted, RunRequest, TriggerEvent
 from workers.settings import Settings
-from workers.storable import NotStorableError
+from workers.store.run import Accepted, RunRequest, TriggerEvent
+from workers.store.storable import NotStorableError
 from workflows.package.models import Package
 from workflows.package.trigger_specs import FormSpec, WebhookSpec
 

@@ -11,7 +11,7 @@ from starlette.responses import Response
 
 from triggers.api_keys import ApiKey
 from triggers.gateway.problems import ProblemError
-from workers.run_document import as_json
+from workers.store.run_document import as_json
 
 
 class Keys(Protocol):

@@ -21,8 +21,8 @@ from triggers.schedule.metrics import ScheduleMetrics
 from triggers.schedule.plan import Plan, plan_tick
 from triggers.schedule.schedules import Schedule, declared_schedules
 from triggers.schedule.store import MAX_DUE, Due, ScheduleStore, Skip
-from workers.run import RunRequest, TriggerEvent
-from workers.storable import NotStorableError
+from workers.store.run import RunRequest, TriggerEvent
+from workers.store.storable import NotStorableError
 from workers.together import together
 from workflows.package.models import Package
 

@@ -13,8 +13,8 @@ from triggers.schedule.scheduler import Scheduler
 from triggers.schedule.store import ScheduleStore
 from triggers.service_loop import repeat, stopped_by_signals
 from workers.celery import app
-from workers.health import Steps, role_health
-from workers.metrics_server import serve_metrics
+from workers.process.health import Steps, role_health
+from workers.process.metrics_server import serve_metrics
 from workers.reconciling.metrics import ReconcileMetrics
 from workers.reconciling.reconciler import Reconciler
 from workers.reconciling.tickets import BrokerTickets

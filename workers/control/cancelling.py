@@ -16,10 +16,10 @@ from collections.abc import Awaitable, Callable
 from accounting.totals import run_totals
 from workers.control.changed import PAUSE_S, TRIES, Changed, names, seen
 from workers.control.errors import RefusedError
-from workers.run import RunState
-from workers.run_document import NOT_READY, Document, literal
-from workers.run_store import RunStore
-from workers.transitions import sources_of
+from workers.store.run import RunState
+from workers.store.run_document import NOT_READY, Document, literal
+from workers.store.run_store import RunStore
+from workers.store.transitions import sources_of
 from workflows.outcome import OutcomeKind
 
 log = logging.getLogger(__name__)

@@ -5,9 +5,9 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from workers.control.errors import RunNotFoundError
-from workers.run import RunState
-from workers.run_document import Document
-from workers.run_store import RunStore
+from workers.store.run import RunState
+from workers.store.run_document import Document
+from workers.store.run_store import RunStore
 
 # A run that somebody else changes between our look and our write is looked at again: so often at most, so soon.
 TRIES = 50

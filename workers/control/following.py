@@ -15,9 +15,9 @@ from workers.control.changed import of_app
 from workers.control.errors import RunNotFoundError
 from workers.control.happenings import ENDED, Happening, Told, happenings, told_before, told_of
 from workers.control.matching import Matching
-from workers.run import TERMINAL, RunState
-from workers.run_document import Document
-from workers.run_store import RunStore
+from workers.store.run import TERMINAL, RunState
+from workers.store.run_document import Document
+from workers.store.run_store import RunStore
 
 SHORTEST_PAUSE_S, LONGEST_PAUSE_S = 0.3, 2.0
 # Acceptors' clocks may differ from the store's, and a write takes its time to reach a majority.

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from workers.run import RunState
+from workers.store.run import RunState
 
 _STATES = frozenset(state.value for state in RunState)
 ENDED = _STATES - {RunState.QUEUED.value, RunState.RUNNING.value}

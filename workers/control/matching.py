@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from workers.run import NOT_SUCCEEDED, HoldKind, RunState
+from workers.store.run import NOT_SUCCEEDED, HoldKind, RunState
 
 _MAY_SUCCEED = frozenset({"completed", "max_turns", "no_transition"})
 

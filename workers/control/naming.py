@@ -3,7 +3,7 @@
 import re
 
 from workers.control.errors import RefusedError, RunNotFoundError
-from workers.run_store import RunStore
+from workers.store.run_store import RunStore
 
 MIN_LETTERS = 6
 _ENDING = re.compile(rf"[0-9A-Z]{{{MIN_LETTERS},26}}")

@@ -6,9 +6,9 @@ import logging
 from workers.control.changed import PAUSE_S, TRIES, Changed, names, seen
 from workers.control.errors import RefusedError
 from workers.control.waking import Wake
-from workers.run import TERMINAL, RunState
-from workers.run_document import READY, Document
-from workers.run_store import RunStore
+from workers.store.run import TERMINAL, RunState
+from workers.store.run_document import READY, Document
+from workers.store.run_store import RunStore
 
 log = logging.getLogger(__name__)
 

@@ -5,8 +5,8 @@ from typing import Any
 from accounting.totals import run_totals
 from workers.control.errors import RunNotFoundError
 from workers.control.replaying import replays_of
-from workers.run_document import as_json
-from workers.run_store import RunStore
+from workers.store.run_document import as_json
+from workers.store.run_store import RunStore
 
 _OURS = frozenset({"_id", "token"})
 

@@ -21,9 +21,9 @@ from workers.control.waking import Wake
 from workers.fairness.caps import Caps, Limit
 from workers.fairness.held import HeldRuns
 from workers.fairness.rates import Rates
-from workers.ownership import Ownership
-from workers.run import Claim, Hold, HoldKind, LeaseLostError
-from workers.run_store import RunStore
+from workers.store.ownership import Ownership
+from workers.store.run import Claim, Hold, HoldKind, LeaseLostError
+from workers.store.run_store import RunStore
 
 log = logging.getLogger(__name__)
 

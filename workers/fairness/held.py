@@ -8,9 +8,9 @@ from collections.abc import Iterable, Mapping
 
 from pymongo import ASCENDING, DESCENDING
 
-from workers.run import RunState
-from workers.run_document import READY, Document, literal
-from workers.run_store import RunStore
+from workers.store.run import RunState
+from workers.store.run_document import READY, Document, literal
+from workers.store.run_store import RunStore
 from workers.together import together
 
 ON_ITS_WAY = "released:"

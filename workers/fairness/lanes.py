@@ -24,9 +24,9 @@ from collections.abc import Callable, Mapping
 from pymongo import ASCENDING, DESCENDING
 
 from workers.fairness.admission import Admission
-from workers.ownership import Ownership
-from workers.run import Claim
-from workers.run_store import RunStore
+from workers.store.ownership import Ownership
+from workers.store.run import Claim
+from workers.store.run_store import RunStore
 
 LOOK_EVERY_S = 0.03
 LOOK_SHARE = 10  # of the time at most one in so many goes into looks

@@ -16,7 +16,7 @@ from pymongo import ReturnDocument
 from pymongo.asynchronous.database import AsyncDatabase
 
 from workers.fairness.caps import Rate
-from workers.run_document import Document
+from workers.store.run_document import Document
 
 # Held runs are let go once a second; without this, what became due in between would be lost to the app.
 EARLY_S = 1.0

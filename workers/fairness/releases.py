@@ -16,8 +16,8 @@ from workers.control.waking import Wake
 from workers.fairness.caps import Caps, Rate
 from workers.fairness.held import HeldRuns, round_from
 from workers.fairness.rates import Rates
-from workers.run import HoldKind
-from workers.run_store import RunStore
+from workers.store.run import HoldKind
+from workers.store.run_store import RunStore
 from workers.together import together
 
 log = logging.getLogger(__name__)

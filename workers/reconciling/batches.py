@@ -7,7 +7,7 @@ from typing import Any
 from pymongo import ASCENDING
 from pymongo.asynchronous.collection import AsyncCollection
 
-from workers.run_document import Document
+from workers.store.run_document import Document
 
 BATCH = 100  # also how many writes are under way at once
 MOST = 20 * BATCH  # one step of a pass stays short, so that neither a stop nor the other steps wait long

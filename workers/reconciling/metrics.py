@@ -7,7 +7,7 @@ from typing import Literal, get_args
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from workers.reconciling import reclaim, republish, retention
-from workers.run import HoldKind
+from workers.store.run import HoldKind
 
 Step = Literal["reclaim", "release", "republish", "retain"]
 _BUCKETS = (0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)

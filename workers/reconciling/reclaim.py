@@ -15,11 +15,11 @@ from pymongo.errors import PyMongoError
 
 from accounting.totals import run_totals
 from workers.reconciling.batches import Question, names
-from workers.run import RunState
-from workers.run_document import ENDED_IF_CANCELLED, LET_GO, NOT_READY, READY, Document, history_of, literal
-from workers.run_store import RunStore
+from workers.store.run import RunState
+from workers.store.run_document import ENDED_IF_CANCELLED, LET_GO, NOT_READY, READY, Document, history_of, literal
+from workers.store.run_store import RunStore
+from workers.store.transitions import sources_of
 from workers.together import together
-from workers.transitions import sources_of
 from workflows.outcome import OutcomeKind
 
 log = logging.getLogger(__name__)

@@ -24,8 +24,8 @@ from workers.reconciling.metrics import ReconcileMetrics, Step
 from workers.reconciling.reclaim import Reclaim
 from workers.reconciling.republish import Republish, Tickets, Wake
 from workers.reconciling.retention import Retention
-from workers.run_store import RunStore
 from workers.settings import Settings
+from workers.store.run_store import RunStore
 
 log = logging.getLogger(__name__)
 

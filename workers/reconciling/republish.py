@@ -14,11 +14,11 @@ from collections.abc import Mapping
 from typing import Any, Literal, Protocol, get_args
 
 from workers.reconciling.batches import MOST, Question, names
-from workers.run import RunState
-from workers.run_document import Document
-from workers.run_store import RunStore
+from workers.store.run import RunState
+from workers.store.run_document import Document
+from workers.store.run_store import RunStore
+from workers.store.transitions import sources_of
 from workers.together import together
-from workers.transitions import sources_of
 
 log = logging.getLogger(__name__)
 

@@ -20,9 +20,9 @@ from pymongo.errors import OperationFailure
 from pymongo.read_concern import ReadConcern
 from pymongo.write_concern import WriteConcern
 
-from workers.run import TERMINAL
-from workers.run_document import Document
-from workers.run_store import RunStore
+from workers.store.run import TERMINAL
+from workers.store.run_document import Document
+from workers.store.run_store import RunStore
 
 log = logging.getLogger(__name__)
 

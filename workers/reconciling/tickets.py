@@ -12,7 +12,7 @@ from amqp.exceptions import ChannelError
 from celery import Celery
 from kombu.exceptions import OperationalError
 
-from workers.wakeups import Wakeups
+from workers.broker.wakeups import Wakeups
 
 log = logging.getLogger(__name__)
 

@@ -127,8 +127,8 @@ def _object(text: str) -> dict[str, Any]:
 async def _waiting(database: Any, text: str) -> dict[str, Any]:
     from workers.control.answer import instead
     from workers.control.naming import whole_run_id
-    from workers.run_document import as_json
-    from workers.run_store import RunStore
+    from workers.store.run_document import as_json
+    from workers.store.run_store import RunStore
 
     store = RunStore(database)
     run_id = await whole_run_id(store, text)
@@ -141,12 +141,12 @@ async def _waiting(database: Any, text: str) -> dict[str, Any]:
 
 
 async def _answer(database: Any, settings: "Settings", text: str, said: Mapping[str, Any]) -> "Answered":
+    from workers.broker.wakeups import Wakeups, celery_publisher
     from workers.celery import configure
     from workers.control.answer import UnfitAnswerError
     from workers.control.answer import answer as give_answer
     from workers.control.naming import whole_run_id
-    from workers.run_store import RunStore
-    from workers.wakeups import Wakeups, celery_publisher
+    from workers.store.run_store import RunStore
 
     store = RunStore(database, republish_after_s=settings.republish_after_s)
     wakeups = Wakeups(celery_publisher(configure(settings)))

@@ -10,7 +10,7 @@ import click
 
 from workers.control.errors import RefusedError, RunNotFoundError
 from workers.control.matching import Matching
-from workers.run import HoldKind, RunState
+from workers.store.run import HoldKind, RunState
 from workflows.outcome import OutcomeKind
 from workflows.package.trigger_specs import parse_duration
 

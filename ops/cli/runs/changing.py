@@ -17,9 +17,9 @@ from workers.control.changed import Changed
 from workers.control.errors import RefusedError, RunNotFoundError
 from workers.control.many import Selection, Tally, to_each
 from workers.control.matching import Matching
-from workers.run import RunState
-from workers.run_store import RunStore
 from workers.settings import Settings
+from workers.store.run import RunState
+from workers.store.run_store import RunStore
 
 FIRST_LINES = 10
 Change = Callable[[str], Awaitable[Changed]]

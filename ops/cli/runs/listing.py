@@ -20,8 +20,8 @@ _SHOWN = ("app_id", "workflow", "trigger.name", "state", "hold", "outcome.kind",
 @json_option
 def list_runs(limit: int, as_json: bool, **given: Any) -> None:
     """Newest first. Filters narrow each other; --state may be repeated."""
-    from workers.run_document import as_json as run_as_json
-    from workers.run_store import RunStore
+    from workers.store.run_document import as_json as run_as_json
+    from workers.store.run_store import RunStore
 
     wanted, only = matching(given), None if as_json else _SHOWN
     found = with_database(lambda database, _: RunStore(database).list(wanted, limit=limit, only=only))

@@ -30,7 +30,7 @@ def show_run(run_id: str, as_json: bool) -> None:
 async def _story(database: Any, run_id: str) -> dict[str, Any]:
     from workers.control.naming import whole_run_id
     from workers.control.story import story_of
-    from workers.run_store import RunStore
+    from workers.store.run_store import RunStore
 
     store = RunStore(database)
     return await story_of(store, await whole_run_id(store, run_id))

@@ -9,7 +9,7 @@ from ops.cli.runs.question_lines import answering_command, question_lines
 from ops.cli.turn_lines import BAD, DIM, GOOD, Line, failure_lines, shown, turn_lines
 from ops.cli.verdicts import printable
 from ops.one_run.report import turn_report
-from workers.run import RunState
+from workers.store.run import RunState
 
 WARN = "yellow"
 Story = Mapping[str, Any]

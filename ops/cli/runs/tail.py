@@ -10,7 +10,7 @@ from ops.cli.runs.asking import SAID_NO, matching, refusals_in_one_line, whose_o
 from ops.cli.runs.lines import console, nobody_reads
 from ops.cli.runs.tail_lines import happening_line
 from ops.cli.session import with_database
-from workers.run import RunState
+from workers.store.run import RunState
 
 if TYPE_CHECKING:
     from workers.control.happenings import Happening
@@ -53,7 +53,7 @@ async def _follow(database: Any, run_id: str | None, as_json: bool, **given: Any
 async def _happenings(database: Any, run_id: str | None, **given: Any) -> "AsyncIterator[Happening]":
     from workers.control.following import follow_all, follow_run, store_time
     from workers.control.naming import whole_run_id
-    from workers.run_store import RunStore
+    from workers.store.run_store import RunStore
 
     store = RunStore(database)
     if run_id is None:

@@ -10,7 +10,7 @@ from ops.cli.runs.lines import clock
 from ops.cli.turn_lines import BAD, DIM, GOOD, shown
 from ops.cli.verdicts import printable
 from workers.control.happenings import Happening
-from workers.run import RunState
+from workers.store.run import RunState
 
 MAX_SAID = 100
 Facts = Mapping[str, Any]

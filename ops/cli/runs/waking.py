@@ -9,8 +9,8 @@ from workers.settings import Settings
 
 @asynccontextmanager
 async def waking(settings: Settings) -> AsyncIterator[Wake]:
+    from workers.broker.wakeups import Wakeups, celery_publisher
     from workers.celery import configure
-    from workers.wakeups import Wakeups, celery_publisher
 
     wakeups = Wakeups(celery_publisher(configure(settings)))
     wakeups.start()

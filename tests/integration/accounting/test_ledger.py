@@ -10,7 +10,7 @@ from accounting.ledger import COLLECTION, Ledger
 from accounting.prices import Price, PriceTable
 from accounting.totals import run_totals, usage_totals
 from accounting.usage import ModelCall, RunOwner, Tokens, UsageTotals
-from workers.run_store import RunStore
+from workers.store.run_store import RunStore
 
 pytestmark = pytest.mark.integration
 

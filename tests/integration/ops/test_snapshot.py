@@ -7,8 +7,8 @@ import pytest
 
 from ops.exporter.snapshot import _queued_pipeline, take_snapshot
 from workers.reconciling.retention import ROLLUPS
-from workers.run import RunRequest, TriggerEvent
-from workers.run_store import RunStore
+from workers.store.run import RunRequest, TriggerEvent
+from workers.store.run_store import RunStore
 
 pytestmark = pytest.mark.integration
 

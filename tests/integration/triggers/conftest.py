@@ -3,7 +3,7 @@
 import pytest
 
 from triggers.acceptance import Acceptance
-from workers.run_store import RunStore
+from workers.store.run_store import RunStore
 
 
 class Noted:

@@ -22,7 +22,7 @@ from triggers.change_stream.metrics import StreamMetrics
 from triggers.change_stream.source import Source
 from triggers.change_stream.store import StreamStore
 from triggers.change_stream.watcher import Watcher
-from workers.run_store import RunStore
+from workers.store.run_store import RunStore
 from workflows.package.models import Package
 from workflows.package.trigger_specs import ChangeSpec
 

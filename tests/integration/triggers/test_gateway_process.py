@@ -13,9 +13,9 @@ import httpx
 import pytest
 
 from tests.integration.triggers.gateway_server import standard_signed, with_package
-from workers.run_store import RunStore, connect
 from workers.setting_values import Address
 from workers.settings import Settings, as_environment
+from workers.store.run_store import RunStore, connect
 
 pytestmark = pytest.mark.integration
 

@@ -19,10 +19,10 @@ from tests.integration.triggers.gateway_server import (
 from triggers.acceptance import Acceptance
 from triggers.api_keys import ApiKeys
 from triggers.role import TriggerGround
+from workers.broker.wakeups import Wakeups, celery_publisher
 from workers.celery import configure
-from workers.run_store import RunStore
 from workers.settings import Settings
-from workers.wakeups import Wakeups, celery_publisher
+from workers.store.run_store import RunStore
 from workflows.package.catalog import Catalog
 
 pytestmark = pytest.mark.integration

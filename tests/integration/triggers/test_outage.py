@@ -21,9 +21,9 @@ from triggers.schedule.metrics import ScheduleMetrics
 from triggers.schedule.scheduler import Scheduler
 from triggers.schedule.store import ScheduleStore
 from triggers.service_loop import repeat
-from workers.run_store import RunStore, connect
+from workers.broker.wakeups import Wakeups
 from workers.settings import Settings
-from workers.wakeups import Wakeups
+from workers.store.run_store import RunStore, connect
 from workflows.package.catalog import Catalog
 from workflows.package.trigger_specs import ChangeSpec, ScheduleSpec
 

@@ -14,8 +14,8 @@ import pytest
 
 from tests.integration.triggers.waiting import until
 from workers.control.matching import Matching
-from workers.run_store import RunStore
 from workers.settings import Settings, as_environment
+from workers.store.run_store import RunStore
 
 pytestmark = pytest.mark.integration
 

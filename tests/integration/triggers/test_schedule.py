@@ -12,7 +12,7 @@ from triggers.acceptance import Acceptance
 from triggers.schedule.metrics import ScheduleMetrics
 from triggers.schedule.scheduler import IDLE_S, Scheduler
 from triggers.schedule.store import ROLLOUT, ScheduleStore
-from workers.run_store import RunStore
+from workers.store.run_store import RunStore
 from workers.together import together
 from workflows.package.models import Package
 from workflows.package.trigger_specs import ScheduleSpec

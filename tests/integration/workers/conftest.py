@@ -17,8 +17,8 @@ from tests.integration.workers.broker_servers import (
 )
 from tests.integration.workers.broker_stage import OnBroker
 from tests.integration.workers.rabbitmq_node import LASTING, RabbitMQ, require_rabbitmq
-from workers.run_store import RunStore
 from workers.settings import Settings
+from workers.store.run_store import RunStore
 
 
 @pytest.fixture(scope="session")

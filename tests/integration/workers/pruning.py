@@ -12,7 +12,7 @@ from datetime import timedelta
 from pymongo.asynchronous.client_session import AsyncClientSession
 
 from workers.reconciling.retention import Retention
-from workers.run_store import RunStore, connect
+from workers.store.run_store import RunStore, connect
 
 
 class DiesInTheMiddle(Retention):

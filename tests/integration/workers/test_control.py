@@ -14,9 +14,9 @@ from workers.control.matching import Matching
 from workers.control.naming import whole_run_id
 from workers.control.replaying import replay, replays_of
 from workers.control.retrying import retry_now
-from workers.ownership import Ownership
-from workers.run import Claim, Hold, HoldKind, LeaseLostError, RunRequest, RunState, TriggerEvent
-from workers.run_store import RunStore
+from workers.store.ownership import Ownership
+from workers.store.run import Claim, Hold, HoldKind, LeaseLostError, RunRequest, RunState, TriggerEvent
+from workers.store.run_store import RunStore
 from workers.together import together
 
 pytestmark = pytest.mark.integration

@@ -10,8 +10,8 @@ from bson import ObjectId
 from pymongo.asynchronous.client_session import AsyncClientSession
 from pymongo.errors import OperationFailure
 
-from workers.documents import Documents
-from workers.run_store import RunStore
+from workers.store.documents import Documents
+from workers.store.run_store import RunStore
 from workflows.context.bounds import plain_json
 from workflows.context.documents import DocumentRead, DocumentWrite, ReadRefusedError, WriteRefusedError
 
@@ -139,7 +139,7 @@ async def test_a_place_that_cannot_exist_is_refused(
 async def test_a_read_that_takes_the_server_too_long_is_stopped_there(
     store: RunStore, documents: Documents, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("workers.documents.MAX_READ_MS", 1)
+    monkeypatch.setattr("workers.store.documents.MAX_READ_MS", 1)
     await store.database["orders"].insert_many([{"n": index, "text": "x" * 200} for index in range(20_000)])
 
     with pytest.raises(TimeoutError):

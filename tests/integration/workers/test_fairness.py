@@ -13,10 +13,10 @@ from tests.integration.stage import Document, Stage, relay, until
 from workers.fairness.admission import Admission
 from workers.fairness.caps import Caps, parse_caps
 from workers.fairness.lanes import FIRST_OF_EACH, Lanes
-from workers.ownership import Ownership
-from workers.run import Claim, RunRequest, RunState, TriggerEvent
-from workers.run_document import run_document
-from workers.run_store import RunStore
+from workers.store.ownership import Ownership
+from workers.store.run import Claim, RunRequest, RunState, TriggerEvent
+from workers.store.run_document import run_document
+from workers.store.run_store import RunStore
 
 pytestmark = pytest.mark.integration
 

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from tests.integration.stage import until
-from workers.heartbeat import Heartbeat
-from workers.ownership import Ownership
-from workers.run import Claim, RunRequest, TriggerEvent
-from workers.run_store import RunStore
+from workers.process.heartbeat import Heartbeat
 from workers.settings import Settings
+from workers.store.ownership import Ownership
+from workers.store.run import Claim, RunRequest, TriggerEvent
+from workers.store.run_store import RunStore
 
 pytestmark = pytest.mark.integration
 

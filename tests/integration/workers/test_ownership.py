@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from workers.ownership import Ownership
-from workers.run import Accepted, Claim, LeaseLostError, RunRequest, RunState, TriggerEvent
-from workers.run_store import RunStore
-from workers.storable import NotStorableError
+from workers.store.ownership import Ownership
+from workers.store.run import Accepted, Claim, LeaseLostError, RunRequest, RunState, TriggerEvent
+from workers.store.run_store import RunStore
+from workers.store.storable import NotStorableError
 
 pytestmark = pytest.mark.integration
 

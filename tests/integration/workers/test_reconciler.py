@@ -11,15 +11,15 @@ from pymongo.errors import PyMongoError
 from accounting.ledger import Ledger
 from accounting.prices import PriceTable
 from accounting.usage import ModelCall, RunOwner, Tokens, UsageTotals
-from workers.ownership import Ownership
 from workers.reconciling.batches import BATCH, Question
 from workers.reconciling.metrics import ReconcileMetrics
 from workers.reconciling.reclaim import EXPIRED_LEASE, MAX_WORKER_LOSSES, Reclaim
 from workers.reconciling.reconciler import Reconciler
 from workers.reconciling.republish import NOT_CLAIMED, NOT_LISTED
-from workers.run import Claim, LeaseLostError, RunRequest, RunState, TriggerEvent
-from workers.run_store import RunStore
 from workers.settings import Settings
+from workers.store.ownership import Ownership
+from workers.store.run import Claim, LeaseLostError, RunRequest, RunState, TriggerEvent
+from workers.store.run_store import RunStore
 from workers.together import together
 
 pytestmark = pytest.mark.integration

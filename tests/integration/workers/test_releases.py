@@ -14,10 +14,10 @@ from workers.fairness.caps import Caps, parse_caps
 from workers.fairness.held import EACH_LIMIT, HeldRuns, each_app
 from workers.fairness.rates import Rates
 from workers.fairness.releases import MAX_RELEASED, Releases
-from workers.ownership import Ownership
-from workers.run import Claim, HoldKind
-from workers.run_store import RunStore, connect
 from workers.settings import Settings
+from workers.store.ownership import Ownership
+from workers.store.run import Claim, HoldKind
+from workers.store.run_store import RunStore, connect
 
 pytestmark = pytest.mark.integration
 

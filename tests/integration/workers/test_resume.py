@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from tests.integration.stage import Stage, relay
-from workers.ownership import Ownership
-from workers.run import Claim
+from workers.store.ownership import Ownership
+from workers.store.run import Claim
 from workflows.chat.transcript import Turn
 
 pytestmark = pytest.mark.integration

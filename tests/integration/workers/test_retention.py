@@ -17,10 +17,10 @@ from accounting.usage import ModelCall, RunOwner, Tokens
 from ops.exporter.snapshot import take_snapshot
 from workers.reconciling import retention
 from workers.reconciling.retention import PRUNED, ROLLUPS, Retention, expired
-from workers.run import RunRequest, TriggerEvent
-from workers.run_document import run_document
-from workers.run_store import RunStore
 from workers.settings import Settings
+from workers.store.run import RunRequest, TriggerEvent
+from workers.store.run_document import run_document
+from workers.store.run_store import RunStore
 from workers.together import together
 
 pytestmark = pytest.mark.integration

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from tests.integration.stage import Document, Stage, relay, until
-from workers.ownership import Ownership
-from workers.retry_policy import FIRST_DELAY_S
+from workers.steps.retry_policy import FIRST_DELAY_S
+from workers.store.ownership import Ownership
 
 pytestmark = pytest.mark.integration
 

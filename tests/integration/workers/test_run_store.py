@@ -7,8 +7,8 @@ import pytest
 
 from tests.integration.stage import Document
 from workers.control.matching import Matching
-from workers.run import RunRequest, TriggerEvent
-from workers.run_store import RunStore
+from workers.store.run import RunRequest, TriggerEvent
+from workers.store.run_store import RunStore
 from workers.together import together
 
 pytestmark = pytest.mark.integration

@@ -9,10 +9,10 @@ import pytest
 from celery import Celery
 
 from tests.integration.stage import Stage
+from workers.broker.wakeups import Wakeups
 from workers.celery import celery_config
 from workers.reconciling.tickets import BrokerTickets
 from workers.settings import Settings
-from workers.wakeups import Wakeups
 
 pytestmark = pytest.mark.integration
 

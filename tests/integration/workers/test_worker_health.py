@@ -21,8 +21,8 @@ from ops.embedded.servers import embedded_servers
 from ops.free_ports import free_address
 from ops.supervisor import role_command
 from tests.integration.stage import Stage, relay, until
-from workers.run_store import RunStore
 from workers.settings import Settings, as_environment
+from workers.store.run_store import RunStore
 
 pytestmark = pytest.mark.integration
 
@@ -123,11 +123,11 @@ async def test_a_worker_without_its_broker_lives_and_is_not_ready(stage: Stage) 
 # As `unattended worker`, with less patience, and a signal that stops its consumer's thread for good.
 STOPPABLE = """
 import signal, sys, threading
-import workers.consuming, workers.worker_health
-workers.consuming.TICK_S = 0.2
-workers.consuming.TICK_PATIENCE_S = 1
-workers.worker_health.ASK_EVERY_S = 0.2
-workers.worker_health.DEAD_AFTER_S = 1
+import workers.process.consuming, workers.process.worker_health
+workers.process.consuming.TICK_S = 0.2
+workers.process.consuming.TICK_PATIENCE_S = 1
+workers.process.worker_health.ASK_EVERY_S = 0.2
+workers.process.worker_health.DEAD_AFTER_S = 1
 signal.signal(signal.SIGUSR2, lambda *_: threading.Event().wait())
 from ops.cli.main import run
 sys.argv = ["unattended", "worker"]

@@ -12,9 +12,9 @@ import pytest
 from ops.embedded.servers import embedded_servers
 from tests.integration.stage import Stage, relay, until
 from tests.integration.workers.test_worker_health import frozen
-from workers.run_store import RunStore, connect
 from workers.services import Services
 from workers.settings import Settings
+from workers.store.run_store import RunStore, connect
 
 pytestmark = pytest.mark.integration
 

@@ -13,9 +13,9 @@ pytestmark = pytest.mark.integration
 # As `unattended worker`, but looking more often, and old enough from the start.
 IMPATIENT = """
 import sys
-import workers.memory
-workers.memory.LOOK_EVERY_S = 0.2
-workers.memory.LEAST_UPTIME_S = {least_uptime_s}
+import workers.process.memory
+workers.process.memory.LOOK_EVERY_S = 0.2
+workers.process.memory.LEAST_UPTIME_S = {least_uptime_s}
 from ops.cli.main import run
 sys.argv = ["unattended", "worker"]
 run()

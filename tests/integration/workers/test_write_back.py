@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from tests.integration.stage import Stage, relay, until
-from workers.ownership import Ownership
-from workers.run import Claim, LeaseLostError, RunRequest, RunState, TriggerEvent
-from workers.run_store import RunStore
+from workers.store.ownership import Ownership
+from workers.store.run import Claim, LeaseLostError, RunRequest, RunState, TriggerEvent
+from workers.store.run_store import RunStore
 from workflows.context.documents import DocumentWrite, WriteRefusedError
 
 pytestmark = pytest.mark.integration

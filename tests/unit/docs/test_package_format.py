@@ -10,7 +10,7 @@ import yaml
 
 from tests.unit.docs.test_docs import ROOT, blocks
 from tests.unit.workflows.packages import AGENTS, ORCHESTRATOR, errors, load, write_tool
-from workers import storable
+from workers.store import storable
 from workflows.chat import hook_results, loops
 from workflows.chat.lifecycle import CLOSING_TIMEOUT_S
 from workflows.chat.manager import MAX_CONVERSATION

@@ -16,8 +16,8 @@ from ops.one_run.request import NotStartedError, Request, WrongUseError
 from ops.one_run.run import one_run, run_package_async
 from tests.unit.workflows.packages import rule, write_package, write_tool
 from unattended import run_package
-from workers.run import RunState
 from workers.settings import load_settings
+from workers.store.run import RunState
 
 DONE: Mapping[str, Any] = {"default": {"text": "done"}}
 FAST_FAIL = {"error": {"status": 429, "retry_after_s": 3600}}

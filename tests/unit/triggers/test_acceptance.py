@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 import pytest
 
 from triggers.acceptance import Acceptance
-from workers.run import Accepted, RunRequest, TriggerEvent
+from workers.store.run import Accepted, RunRequest, TriggerEvent
 
 
 @dataclass

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from workers.celery import SettingsLoader, app, celery_config
-from workers.run import RunRequest, TriggerEvent, new_run_id
-from workers.run_document import as_json, run_document
 from workers.settings import load_settings
-from workers.storable import NotStorableError
+from workers.store.run import RunRequest, TriggerEvent, new_run_id
+from workers.store.run_document import as_json, run_document
+from workers.store.storable import NotStorableError
 
 CONFIG = celery_config(
     load_settings({"UNATTENDED_REDIS_URL": "redis://h/1", "UNATTENDED_QUEUE": "q", "UNATTENDED_CONCURRENCY": "7"})

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from workers.consuming import ConsumerWatch, Signs, not_consuming, stuck
+from workers.process.consuming import ConsumerWatch, Signs, not_consuming, stuck
 
 WELL = Signs(connected=True, ticked_s=1.0, answered_s=0.5, took_s=0.0)
 

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from workers.event_loop import WorkerLoop
+from workers.process.event_loop import WorkerLoop
 
 ROOT = Path(__file__).parents[3]
 
 
 def test_names_are_found_while_every_other_thread_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("workers.event_loop.PACKAGE_THREADS", 2)
+    monkeypatch.setattr("workers.process.event_loop.PACKAGE_THREADS", 2)
     release = threading.Event()
 
     async def look() -> bool:
@@ -46,7 +46,7 @@ def test_its_threads_are_used_again_and_raise_where_they_are_awaited() -> None:
 def test_a_call_that_hangs_does_not_hold_up_the_exit_of_the_process() -> None:
     code = (
         "import asyncio, threading\n"
-        "from workers.event_loop import WorkerLoop\n"
+        "from workers.process.event_loop import WorkerLoop\n"
         "async def hang():\n"
         "    await asyncio.wait_for(asyncio.to_thread(threading.Event().wait), 0.05)\n"
         "try: \n  with asyncio.Runner(loop_factory=WorkerLoop) as runner: runner.run(hang())\n"

@@ -3,7 +3,7 @@
 import asyncio
 from contextlib import suppress
 
-from workers.health import LoopWatch, Steps, StorePulse, mapping_of
+from workers.process.health import LoopWatch, Steps, StorePulse, mapping_of
 
 
 class Clock:

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 import pytest
 from prometheus_client import CollectorRegistry, Gauge
 
-from workers.health import Health
-from workers.metrics_server import NoFreePortError, serve_metrics
+from workers.process.health import Health
+from workers.process.metrics_server import NoFreePortError, serve_metrics
 from workers.setting_values import Address
 from workers.settings import SettingsError
 
@@ -76,7 +76,7 @@ def test_a_closed_server_frees_its_port(registry: CollectorRegistry) -> None:
 def test_no_port_left_is_one_clear_error(
     registry: CollectorRegistry, busy: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("workers.metrics_server.PORTS_TRIED", 1)
+    monkeypatch.setattr("workers.process.metrics_server.PORTS_TRIED", 1)
 
     with pytest.raises(NoFreePortError, match="UNATTENDED_METRICS_LISTEN"):
         serve_metrics(registry, Address("127.0.0.1", busy - 1))

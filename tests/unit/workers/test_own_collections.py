@@ -7,7 +7,7 @@ import pytest
 
 import workers
 from accounting.ledger import COLLECTION
-from workers.own_collections import OWN_COLLECTIONS, refusal
+from workers.store.own_collections import OWN_COLLECTIONS, refusal
 
 SOURCES = Path(workers.__file__).parent.parent
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workers.retry_policy import (
+from workers.steps.retry_policy import (
     FIRST_DELAY_S,
     LONGEST_DELAY_S,
     LONGEST_RETRY_AFTER_S,
@@ -15,8 +15,8 @@ from workers.retry_policy import (
     backoff,
     decide,
 )
-from workers.run import AT_REST, TERMINAL, UNFINISHED, RunState
-from workers.transitions import ALLOWED, sources_of
+from workers.store.run import AT_REST, TERMINAL, UNFINISHED, RunState
+from workers.store.transitions import ALLOWED, sources_of
 from workflows.outcome import Outcome, OutcomeKind
 
 PATTERNS = ("DefaultPattern", "Pipeline", "ag2_network")

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.unit.workflows.packages import load
-from workers.run_chat import ui_responses_of
+from workers.steps.run_chat import ui_responses_of
 
 
 def trigger(name: str, **given: Any) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workers.storable import NotStorableError, as_storable, check_storable
+from workers.store.storable import NotStorableError, as_storable, check_storable
 from workflows.context.storable_values import MAX_BYTES, MAX_DEPTH
 
 

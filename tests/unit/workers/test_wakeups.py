@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Sequence
 
 import pytest
 
-from workers.wakeups import MAX_WAITING, Wakeups
+from workers.broker.wakeups import MAX_WAITING, Wakeups
 
 
 class Broker:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from workers.watchdog import Watchdog
+from workers.process.watchdog import Watchdog
 
 
 @pytest.fixture

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from workers.run import RunState
-from workers.worker_metrics import WorkerMetrics
+from workers.process.worker_metrics import WorkerMetrics
+from workers.store.run import RunState
 from workflows.outcome import OutcomeKind
 
 NOW = datetime.now(UTC)

@@ -8,7 +8,7 @@ import pytest
 from triggers.change_stream.mapping import run_requests
 from triggers.change_stream.watches import Watch
 from triggers.payload import PayloadError
-from workers.run import RunRequest
+from workers.store.run import RunRequest
 from workflows.package.trigger_specs import ChangeSpec
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

@@ -14,9 +14,9 @@ from triggers.gateway.metrics import GatewayMetrics
 from triggers.gateway.place import Place
 from triggers.gateway.problems import ProblemError
 from triggers.gateway.reception import MAX_ID_LENGTH, Reception, trigger_id_of
-from workers.run import Accepted, RunRequest
-from workers.run_document import run_document
 from workers.settings import Settings
+from workers.store.run import Accepted, RunRequest
+from workers.store.run_document import run_document
 from workflows.package.models import Package
 from workflows.package.trigger_specs import FormInput, FormSpec
 

@@ -3,7 +3,7 @@
 from workers.fairness.admission import goes_before
 from workers.fairness.held import round_from, shares_of
 from workers.fairness.releases import kind_of
-from workers.run import HoldKind
+from workers.store.run import HoldKind
 
 
 def test_releases_are_dealt_out_one_by_one_from_the_app_after_the_last() -> None:

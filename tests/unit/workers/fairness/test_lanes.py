@@ -6,7 +6,7 @@ from typing import Any, cast
 from workers.fairness.admission import Admission
 from workers.fairness.caps import Caps
 from workers.fairness.lanes import MOST_LOOKS, Lanes, Look
-from workers.run import Claim
+from workers.store.run import Claim
 
 
 def test_turns_go_round_in_order_of_names() -> None:

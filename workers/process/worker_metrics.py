@@ -10,8 +10,8 @@ from typing import Any, get_args
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
 
 from accounting.usage import ModelCall
-from workers.heartbeat import LossReason
-from workers.run import HoldKind, RunState
+from workers.process.heartbeat import LossReason
+from workers.store.run import HoldKind, RunState
 from workflows.chat.transcript import Turn
 from workflows.outcome import OutcomeKind
 from workflows.package.models import TERMINATE, USER

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 
-from workers.run import RunState
+from workers.store.run import RunState
 from workflows.outcome import Outcome, OutcomeKind, succeeds
 
 FIRST_DELAY_S = 2.0

@@ -6,8 +6,8 @@ from typing import Any
 
 from accounting.usage import ModelCall, RunOwner
 from workers.landmarks import passed
-from workers.process import WorkerProcess
-from workers.run import Claim
+from workers.process.worker import WorkerProcess
+from workers.store.run import Claim
 from workflows.chat.agents import BuiltPackage
 from workflows.chat.answers import question_of
 from workflows.chat.checkpoint import read_progress

@@ -16,22 +16,22 @@ from uuid import uuid4
 
 from accounting.ledger import Ledger
 from accounting.prices import PriceTable
+from workers.broker.wakeups import Wakeups, celery_publisher
 from workers.celery import app
-from workers.documents import Documents
-from workers.event_loop import WorkerLoop
 from workers.fairness.admission import Admission
 from workers.fairness.lanes import Lanes
-from workers.health import StorePulse
-from workers.heartbeat import Heartbeat
 from workers.hidden_values import values_of_environment, values_of_models, values_of_packages
 from workers.logs import hide_in_logs, hiding_in_streams
-from workers.ownership import Ownership
-from workers.package_builds import PackageBuilds
-from workers.run_store import RunStore, connect
+from workers.process.event_loop import WorkerLoop
+from workers.process.health import StorePulse
+from workers.process.heartbeat import Heartbeat
+from workers.process.watchdog import Watchdog, end_process
+from workers.process.worker_metrics import WorkerMetrics
 from workers.settings import Settings
-from workers.wakeups import Wakeups, celery_publisher
-from workers.watchdog import Watchdog, end_process
-from workers.worker_metrics import WorkerMetrics
+from workers.steps.package_builds import PackageBuilds
+from workers.store.documents import Documents
+from workers.store.ownership import Ownership
+from workers.store.run_store import RunStore, connect
 from workflows.chat.agents import AgentShop, BuiltPackage
 from workflows.chat.models import Models
 from workflows.chat.tool_threads import ToolThreads

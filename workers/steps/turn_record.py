@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from workers.storable import NotStorableError, as_storable
+from workers.store.storable import NotStorableError, as_storable
 from workflows.chat.checkpoint import Checkpoint
 from workflows.chat.errors import PackageDefect
 from workflows.chat.live import Conversation

@@ -17,8 +17,8 @@ from pymongo.write_concern import WriteConcern
 
 from accounting.store_errors import store_is_away
 from workers.landmarks import passed
-from workers.own_collections import refusal
-from workers.storable import NotStorableError, check_storable
+from workers.store.own_collections import refusal
+from workers.store.storable import NotStorableError, check_storable
 from workflows.context.bounds import TooLargeError, plain_json
 from workflows.context.documents import DocumentRead, DocumentWrite, ReadRefusedError, WriteRefusedError
 from workflows.context.queries import TENANT_NAMES, id_condition, owned_by, server_code, tenant_scope

@@ -5,8 +5,8 @@ from dataclasses import asdict
 from datetime import datetime, timedelta
 from typing import Any
 
-from workers.run import RunRequest, RunState, new_run_id
-from workers.storable import check_storable
+from workers.store.run import RunRequest, RunState, new_run_id
+from workers.store.storable import check_storable
 from workflows.outcome import OutcomeKind
 
 Document = dict[str, Any]

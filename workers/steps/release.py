@@ -12,11 +12,11 @@ from pymongo.errors import PyMongoError
 
 from accounting.store_errors import store_is_away
 from accounting.totals import run_totals
-from workers.failures import failed
 from workers.landmarks import passed
-from workers.process import WorkerProcess
-from workers.retry_policy import Finish, Requeue
-from workers.run import Claim, LeaseLostError, RunState
+from workers.process.worker import WorkerProcess
+from workers.steps.failures import failed
+from workers.steps.retry_policy import Finish, Requeue
+from workers.store.run import Claim, LeaseLostError, RunState
 from workflows.context.documents import DocumentWrite, WriteRefusedError
 from workflows.outcome import Outcome, OutcomeKind
 

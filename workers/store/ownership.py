@@ -18,12 +18,12 @@ from pymongo import ASCENDING, DESCENDING, ReturnDocument
 from pymongo.asynchronous.client_session import AsyncClientSession
 from pymongo.errors import DuplicateKeyError
 
-from workers.documents import Documents
 from workers.landmarks import passed
-from workers.run import AT_REST, Claim, Hold, LeaseLostError, RunState
-from workers.run_document import ENDED_IF_CANCELLED, LET_GO, NOT_READY, READY, Document, history_of, literal
-from workers.run_store import RunStore
-from workers.transitions import sources_of
+from workers.store.documents import Documents
+from workers.store.run import AT_REST, Claim, Hold, LeaseLostError, RunState
+from workers.store.run_document import ENDED_IF_CANCELLED, LET_GO, NOT_READY, READY, Document, history_of, literal
+from workers.store.run_store import RunStore
+from workers.store.transitions import sources_of
 from workflows.context.documents import DocumentWrite
 
 

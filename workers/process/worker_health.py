@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 from celery import Celery
 from kombu import Connection
 
-from workers.consuming import ConsumerWatch, not_consuming, stuck
-from workers.health import Health, loop_problems
+from workers.process.consuming import ConsumerWatch, not_consuming, stuck
+from workers.process.health import Health, loop_problems
 
 if TYPE_CHECKING:
-    from workers.process import WorkerProcess
+    from workers.process.worker import WorkerProcess
 
 log = logging.getLogger(__name__)
 

@@ -4,10 +4,10 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
-from workers.process import WorkerProcess
-from workers.release import labels
-from workers.run import Claim
-from workers.run_chat import run_facts
+from workers.process.worker import WorkerProcess
+from workers.steps.release import labels
+from workers.steps.run_chat import run_facts
+from workers.store.run import Claim
 from workflows.chat.agents import BuiltPackage
 from workflows.chat.live import Conversation
 from workflows.chat.transcript import Turn

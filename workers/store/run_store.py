@@ -12,9 +12,9 @@ from pymongo.read_concern import ReadConcern
 from pymongo.write_concern import WriteConcern
 
 from workers.control.matching import EVERYTHING, Matching
-from workers.run import UNFINISHED, Accepted, RunRequest
-from workers.run_document import Document, run_document
-from workers.run_indexes import RUN_INDEXES, TURN_INDEXES
+from workers.store.run import UNFINISHED, Accepted, RunRequest
+from workers.store.run_document import Document, run_document
+from workers.store.run_indexes import RUN_INDEXES, TURN_INDEXES
 
 _INSERT_TRIES = 50
 _INSERT_PAUSE_S = 0.1

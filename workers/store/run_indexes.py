@@ -2,7 +2,7 @@
 
 from pymongo import ASCENDING, DESCENDING, IndexModel
 
-from workers.run import NOT_SUCCEEDED, RunState
+from workers.store.run import NOT_SUCCEEDED, RunState
 
 RUN_INDEXES = (
     IndexModel([("dedupe_key", ASCENDING)], name="one_run_per_event", unique=True),

@@ -1,6 +1,6 @@
 """Which state may follow which: the one table that every write to a run's state goes through."""
 
-from workers.run import RunState
+from workers.store.run import RunState
 
 ALLOWED: dict[RunState, frozenset[RunState]] = {
     RunState.QUEUED: frozenset({RunState.RUNNING, RunState.CANCELLED, RunState.PARKED}),

@@ -8,7 +8,7 @@ the end of the process.
 import asyncio
 from collections.abc import Callable, Mapping
 
-from workers.event_loop import DaemonThreads
+from workers.process.event_loop import DaemonThreads
 from workflows.chat.agents import AgentShop, BuiltPackage
 from workflows.chat.errors import PackageChanged, PackageDefect
 from workflows.package.catalog import Catalog

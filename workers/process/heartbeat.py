@@ -22,8 +22,8 @@ from pymongo import MongoClient, UpdateOne
 from pymongo.errors import PyMongoError
 from pymongo.write_concern import WriteConcern
 
-from workers.ownership import lease_extension
-from workers.run import Claim, RunState
+from workers.store.ownership import lease_extension
+from workers.store.run import Claim, RunState
 
 log = logging.getLogger(__name__)
 
