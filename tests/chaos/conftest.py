@@ -9,12 +9,12 @@ import pytest
 from ops.embedded.servers import embedded_servers
 from tests.chaos.lengths import SUMMARY
 from tests.chaos.own_servers import stage_on
-from tests.integration.conftest import servers, settings, stage, store
+from tests.integration.conftest import dropped, forks, servers, settings, stage, store
 from tests.integration.stage import Stage
 from workers.services import Services
 from workers.settings import Settings
 
-__all__ = ["servers", "settings", "stage", "store"]
+__all__ = ["dropped", "forks", "servers", "settings", "stage", "store"]
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ops.supervisor import role_command
+from tests.integration.role_forks import FORKS
 from tests.integration.stage import Stage, until
 from workers.settings import as_environment
 
@@ -33,10 +34,7 @@ class Member:
 
     async def _keep_running(self) -> None:
         while True:
-            with self._log.open("ab") as log:
-                self._process = await asyncio.create_subprocess_exec(
-                    *self._argv, env=dict(self._env), stdout=log, stderr=log, cwd=self._log.parent
-                )
+            self._process = await FORKS.start(self._argv, env=self._env, log=self._log, folder=self._log.parent)
             self.starts += 1
             await self._process.wait()
             await asyncio.sleep(RESTART_AFTER_S)

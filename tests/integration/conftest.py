@@ -1,27 +1,65 @@
 """Real servers for a test session, started by it on free ports, and a database of its own for each test."""
 
-from collections.abc import AsyncIterator
+import asyncio
+import contextlib
+import tempfile
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
+import psutil
 import pytest
+from kombu import pools
 from pymongo import AsyncMongoClient
 from ulid import ULID
 
 from ops.embedded.servers import embedded_servers
+from tests.integration.role_forks import FORKS
 from tests.integration.stage import Stage
 from workers.services import Services
 from workers.settings import Settings
 from workers.store.run_store import RunStore, connect
 
+MEMORY = Path("/dev/shm")  # noqa: S108 -- a disk in memory; the folder in it is of this session alone
+
+
+@pytest.fixture(scope="session", autouse=True)
+async def forks() -> AsyncIterator[None]:
+    """And Celery's connections, which all stages share by their brokers' URLs."""
+    yield
+    await FORKS.close()
+    await asyncio.to_thread(pools.reset)
+
 
 @pytest.fixture(scope="session")
 async def servers(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Services]:
-    async with embedded_servers(tmp_path_factory.mktemp("servers")) as services:
-        yield services
+    with _data_dir(tmp_path_factory) as data_dir:
+        async with embedded_servers(data_dir) as services:
+            yield services
+
+
+@contextlib.contextmanager
+def _data_dir(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """In memory where there is room: a disk takes 0.1 s to create one database's indexes, hundreds of times."""
+    if not MEMORY.is_dir() or psutil.disk_usage(str(MEMORY)).free < 4e9 or psutil.virtual_memory().available < 6e9:
+        yield tmp_path_factory.mktemp("servers")
+        return
+    with tempfile.TemporaryDirectory(prefix="unattended-tests-", dir=MEMORY) as folder:
+        yield Path(folder)
+
+
+@pytest.fixture(scope="session")
+async def dropped(servers: Services) -> AsyncIterator[Callable[[str], None]]:
+    """Drops a database while the tests go on: it takes 0.1 s of waiting."""
+    # Polling: closed while its monitor connects, the driver's streaming one would leave a socket open.
+    client: AsyncMongoClient[dict[str, object]] = AsyncMongoClient(servers.mongodb_url, serverMonitoringMode="poll")
+    dropping: list[asyncio.Task[None]] = []
+    yield lambda database: dropping.append(asyncio.create_task(client.drop_database(database)))
+    await asyncio.gather(*dropping)
+    await client.close()
 
 
 @pytest.fixture
-async def settings(servers: Services, tmp_path: Path) -> AsyncIterator[Settings]:
+async def settings(servers: Services, tmp_path: Path, dropped: Callable[[str], None]) -> AsyncIterator[Settings]:
     database = f"test_{ULID()}".lower()
     yield Settings(
         mongodb_url=servers.mongodb_url,
@@ -32,10 +70,7 @@ async def settings(servers: Services, tmp_path: Path) -> AsyncIterator[Settings]
         lease_s=3,
         republish_after_s=2,
     )
-    # Polling: closed while its monitor connects, the driver's streaming one would leave a socket open.
-    client: AsyncMongoClient[dict[str, object]] = AsyncMongoClient(servers.mongodb_url, serverMonitoringMode="poll")
-    await client.drop_database(database)
-    await client.close()
+    dropped(database)
 
 
 @pytest.fixture

@@ -16,6 +16,7 @@ from prometheus_client import CollectorRegistry
 from ulid import ULID
 
 from ops.supervisor import role_command
+from tests.integration.role_forks import FORKS
 from workers.broker.wakeups import Wakeups, celery_publisher
 from workers.celery import celery_config
 from workers.reconciling.metrics import ReconcileMetrics
@@ -96,12 +97,12 @@ class Stage:
         (self.folder / name).write_text(yaml.safe_dump(data), encoding="utf-8")
 
     async def start_worker(self, **changes: Any) -> Process:
-        log = (self.folder / f"worker-{len(self.workers)}.log").open("ab")
-        environment = as_environment(replace(self.settings, **changes))
-        process = await asyncio.create_subprocess_exec(
-            *role_command("worker"), env=environment, stdout=log, stderr=log, cwd=self.folder
+        process = await FORKS.start(
+            role_command("worker"),
+            env=as_environment(replace(self.settings, **changes)),
+            log=self.folder / f"worker-{len(self.workers)}.log",
+            folder=self.folder,
         )
-        log.close()
         self.workers.append(process)
         await until("the worker is ready", lambda: self._says("worker_ready", len(self.workers) - 1))
         return process

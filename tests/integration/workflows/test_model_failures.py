@@ -50,7 +50,14 @@ KIND = OutcomeKind
 
 @asynccontextmanager
 async def chat_with(
-    url: str, folder: Path, *, stream: bool, tools: str | None = None, threads: int = 4, **files: Any
+    url: str,
+    folder: Path,
+    *,
+    stream: bool,
+    tools: str | None = None,
+    threads: int = 4,
+    model_s: float = MODEL_S,
+    **files: Any,
 ) -> AsyncIterator[Chat]:
     """A chat of agent A, whose tools are the functions of `tools`; its clients and threads are closed with it."""
     if tools is not None:
@@ -61,7 +68,7 @@ async def chat_with(
         files["tools"] = [{"agent": "A", "file": "tools.py", "function": name, "timeout": 0.3} for name in names]
     package = load(folder, **files)
     assert not package.refused, package.findings
-    spec = OpenAIModel(provider="openai", model="m", base_url=url, stream=stream, timeout=timedelta(seconds=MODEL_S))
+    spec = OpenAIModel(provider="openai", model="m", base_url=url, stream=stream, timeout=timedelta(seconds=model_s))
     models, pool = Models({"default": spec}, str), ToolThreads(threads, name="failing-tools")
     try:
         yield Chat(build_package(package, models, pool))
@@ -287,7 +294,9 @@ async def test_a_thousand_tool_calls_that_are_allowed_all_run(tmp_path: Path) ->
     tools = "async def count(context_variables):\n    context_variables['n'] = context_variables.get('n', 0) + 1\n"
     limited = {**ORCHESTRATOR, "limits": {"tool_calls": 1000}}
     async with leaving_nothing(), faulty_server(answer(None, *many), answer("counted")) as server:
-        async with chat_with(server.url, tmp_path, stream=False, tools=tools, orchestrator=limited) as chat:
+        # Two answers as long as these take their time to read where others work, too.
+        own = chat_with(server.url, tmp_path, stream=False, tools=tools, model_s=DEADLINE_S, orchestrator=limited)
+        async with own as chat:
             outcome, kept = await ended(chat)
         check_usage(kept, server)
 

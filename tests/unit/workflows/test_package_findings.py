@@ -279,7 +279,7 @@ def mutated(draw: st.DrawFn) -> dict[str, Any]:
 
 
 @settings(
-    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+    max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 )
 @given(mutated())
 def test_a_mutated_package_is_loaded_or_refused_in_our_own_words(tmp_path: Path, files: dict[str, Any]) -> None:

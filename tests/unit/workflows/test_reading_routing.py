@@ -385,7 +385,7 @@ junk = st.recursive(
 )  # fmt: skip
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @generated(st.fixed_dictionaries({"handoff_rules": st.lists(junk, max_size=3)}) | junk, st.booleans())
 def test_anything_is_read_or_found(body: Any, network: bool) -> None:
     rules, findings = read(body, "ag2_network" if network else "DefaultPattern")

@@ -389,7 +389,7 @@ def wrapped(inner: st.SearchStrategy[OutputType]) -> st.SearchStrategy[OutputTyp
     )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(
     st.dictionaries(
         names.filter(lambda name: name != "Other"), st.recursive(leaves, wrapped, max_leaves=10), max_size=3
@@ -412,7 +412,7 @@ junk = st.recursive(
 )  # fmt: skip
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(junk, junk, junk)
 def test_anything_in_the_file_is_a_finding_and_never_an_exception(body: Any, fields: Any, registry: Any) -> None:
     read(body)

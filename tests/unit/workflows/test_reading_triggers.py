@@ -303,7 +303,7 @@ junk = st.recursive(
 )  # fmt: skip
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @generated(st.lists(junk, max_size=3) | junk)
 def test_anything_is_read_or_found(entries: Any) -> None:
     specs, findings = read(entries)
