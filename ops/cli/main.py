@@ -4,7 +4,7 @@ import sys
 from typing import Any
 
 import click
-from pymongo.errors import ConfigurationError, PyMongoError
+from pymongo.errors import ConfigurationError, OperationFailure, PyMongoError
 
 from ops.cli.inspect_packages import packages, triggers
 from ops.cli.look import usage
@@ -82,5 +82,7 @@ def explain(error: Exception) -> tuple[str, int]:
     if isinstance(error, ConfigurationError):
         return f"UNATTENDED_MONGODB_URL cannot be used: {error}", WRONG_USE
     if isinstance(error, PyMongoError):
-        return f"MongoDB does not answer: {str(error)[:200]}; run `unattended doctor`", SAID_NO
+        said = str(error).partition(", full error:")[0].partition(", Topology Description:")[0][:200].rstrip(".")
+        how = "refuses" if isinstance(error, OperationFailure) else "does not answer"
+        return f"MongoDB {how}: {said}; run `unattended doctor`", SAID_NO
     return str(error), WRONG_USE

@@ -9,6 +9,9 @@ from typing import Any
 import click
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
+
+from ops.cli.verdicts import printable
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON and nothing else on stdout.")
 
@@ -26,20 +29,31 @@ def _plain(value: Any) -> Any:
     return value.isoformat() if isinstance(value, datetime) else str(value)
 
 
-def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-    """Tab-separated when piped, so that `cut` and `awk` work."""
-    lines = [["" if cell is None else str(cell) for cell in row] for row in rows]
+def print_table(
+    title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]], *, whole: Iterable[str] = ()
+) -> None:
+    """Tab-separated when piped, so that `cut` and `awk` work. `whole`: columns that are not folded."""
+    lines = [["" if cell is None else printable(str(cell)) for cell in row] for row in rows]
     if not sys.stdout.isatty():
         for line in [list(columns), *lines]:
             click.echo("\t".join(line))
         return
-    table = Table(title=title, title_justify="left", header_style="bold")
+    table = Table(title=title, title_justify="left", header_style="bold", box=None, padding=(0, 2, 0, 0))
     for index, column in enumerate(columns):
         numeric = all(_is_number(line[index]) for line in lines) and bool(lines)
-        table.add_column(column, justify="right" if numeric else "left", overflow="fold")
+        kept = column in set(whole)
+        table.add_column(column, justify="right" if numeric else "left", overflow="fold", no_wrap=kept)
     for line in lines:
-        table.add_row(*line)
-    Console().print(table)
+        table.add_row(*map(Text, line))  # not as markup: names and messages may hold [brackets]
+    plain_or_coloured().print(table)
+
+
+def plain_or_coloured(**options: Any) -> Console:
+    """In colours on a terminal; plain when piped or when NO_COLOR says so."""
+    usual = Console(**options)
+    if usual.no_color or not usual.is_terminal:
+        return Console(color_system=None, **options)
+    return usual
 
 
 def _is_number(text: str) -> bool:

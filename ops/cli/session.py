@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 
 from pymongo.asynchronous.database import AsyncDatabase
 
+from workers.logs import configure_logging
 from workers.services import with_services
 from workers.settings import Settings, load_settings
 from workers.store.run_store import connect
@@ -17,6 +18,8 @@ Work = Callable[[AsyncDatabase[dict[str, Any]], Settings], Awaitable[T]]
 
 def with_database(work: Work[T], *, redis: bool = False) -> T:
     settings = with_services(load_settings(), redis=redis)
+    if redis:  # else a warning that a wake-up could not be sent would come without its reason
+        configure_logging(role="cli", log_format="console", log_level="warning")
 
     async def run() -> T:
         database = connect(settings.mongodb_url or "", database=settings.database)

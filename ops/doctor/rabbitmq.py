@@ -20,10 +20,7 @@ def _check(broker: Broker) -> list[Check]:
     try:
         version = examine_rabbitmq(broker)
     except NotAllowedError as error:
-        advice = (
-            f"give the user of UNATTENDED_REDIS_URL access to the virtual host {broker.place}: configure, write, read"
-        )
-        return [Check(_NAME, "problem", f"{broker.shown}: {one_line(error)}", advice)]
+        return [Check(_NAME, "problem", f"{broker.shown}: {one_line(error)}", _advice(broker, error))]
     except NoQuorumQueueError as error:
         advice = "use RabbitMQ 3.8 or newer, where quorum queues are not switched off"
         return [Check("rabbitmq quorum queues", "problem", f"{broker.shown}: {one_line(error)}", advice)]
@@ -34,3 +31,9 @@ def _check(broker: Broker) -> list[Check]:
         Check(_NAME, "ok", f"RabbitMQ {version} at {broker.shown}"),
         Check("rabbitmq quorum queues", "ok", "declared one and deleted it"),
     ]
+
+
+def _advice(broker: Broker, error: Exception) -> str:
+    if "Login was refused" in str(error):
+        return "correct user and password in UNATTENDED_REDIS_URL"
+    return f"give the user of UNATTENDED_REDIS_URL access to the virtual host {broker.place}: configure, write, read"

@@ -1,6 +1,7 @@
 """The broker as wake-ups need it: Redis, also over TLS and behind Sentinels. RabbitMQ has a module of its own."""
 
 import asyncio
+import re
 from contextlib import ExitStack
 from typing import Any
 
@@ -18,6 +19,8 @@ from workers.broker.url import Broker, parse_broker_url
 from workers.settings import SettingsError
 
 _TIMEOUT_S = 1.8
+# redis-py shows each Sentinel that did not answer with all that a client object consists of.
+_SILENT = re.compile(r"\bhost=([^,]+),port=(\d+)")
 _ASK_TIMEOUT_S = 0.5  # of each Sentinel: all of it must fit into the examination
 _UNREACHABLE = "start Redis there, or correct UNATTENDED_REDIS_URL (unset: the embedded Redis)"
 
@@ -40,7 +43,9 @@ def _check(broker: Broker) -> list[Check]:
             info: dict[str, Any] = client.info()
             return [_version(broker, info), _eviction(info), _persistence(client, info)]
     except MasterNotFoundError as error:
-        found = f"{broker.shown}: no Sentinel names a master {broker.options['master_name']} ({one_line(error)})"
+        silent = [f"{host}:{port}" for host, port in _SILENT.findall(str(error))]
+        found = f"{broker.shown}: no Sentinel names a master {broker.options['master_name']}"
+        found += f"; no answer from {', '.join(silent)}" if silent else ""
         return [Check("redis", "problem", found, "start the Sentinels there, or correct master_name in the URL")]
     except (RedisError, OSError) as error:
         return [_problem(broker, error)]

@@ -11,6 +11,7 @@ from ops.cli.json_argument import JsonArgumentError, json_object
 from ops.cli.output import json_option, print_json
 from ops.cli.runs.asking import refusals_in_one_line, who_asks
 from ops.cli.runs.question_lines import question_lines
+from ops.cli.runs.waking import waking
 from ops.cli.session import with_database
 from workers.control.errors import RefusedError, RunNotFoundError
 
@@ -141,19 +142,14 @@ async def _waiting(database: Any, text: str) -> dict[str, Any]:
 
 
 async def _answer(database: Any, settings: "Settings", text: str, said: Mapping[str, Any]) -> "Answered":
-    from workers.broker.wakeups import Wakeups, celery_publisher
-    from workers.celery import configure
     from workers.control.answer import UnfitAnswerError
     from workers.control.answer import answer as give_answer
     from workers.control.naming import whole_run_id
     from workers.store.run_store import RunStore
 
     store = RunStore(database, republish_after_s=settings.republish_after_s)
-    wakeups = Wakeups(celery_publisher(configure(settings)))
-    wakeups.start()
-    try:
-        return await give_answer(store, wakeups, await whole_run_id(store, text), **said)
-    except UnfitAnswerError as error:
-        raise click.UsageError(str(error)) from None
-    finally:
-        await wakeups.stop()
+    async with waking(settings) as wake:
+        try:
+            return await give_answer(store, wake, await whole_run_id(store, text), **said)
+        except UnfitAnswerError as error:
+            raise click.UsageError(str(error)) from None

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from workers.control.errors import RefusedError, RunNotFoundError
-from workers.control.matching import Matching
+from workers.store.matching import Matching
 from workers.store.run import HoldKind, RunState
 from workflows.outcome import OutcomeKind
 from workflows.package.trigger_specs import parse_duration
@@ -69,7 +69,9 @@ def filter_options(command: Command) -> Command:
 
 def matching(given: dict[str, Any]) -> Matching:
     """From what `filter_options` or `whose_options` have put among a command's options."""
-    hold = given.get("hold")
+    hold, since, until = given.get("hold"), given.get("since"), given.get("until")
+    if since is not None and until is not None and since >= until:
+        raise click.UsageError("--since is later than --until, so that no run can match")
     return Matching(
         app_id=given["app_id"],
         workflow=given["workflow"],
@@ -77,8 +79,8 @@ def matching(given: dict[str, Any]) -> Matching:
         states=tuple(RunState(state) for state in given.get("states", ())),
         outcome=given.get("outcome"),
         hold=None if hold is None else HoldKind(hold),
-        since=given.get("since"),
-        until=given.get("until"),
+        since=since,
+        until=until,
     )
 
 

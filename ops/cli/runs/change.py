@@ -8,7 +8,7 @@ import click
 from ops.cli.output import json_option
 from ops.cli.runs.asking import SAID_NO, filter_options, matching, refusals_in_one_line
 from ops.cli.runs.changing import Order, change_matching, change_named
-from workers.control.matching import Matching
+from workers.store.matching import Matching
 
 Command = Callable[..., Any]
 
@@ -17,7 +17,7 @@ _MANY = (
     click.option("--all", "everything", is_flag=True, help="All runs that can take it, without a filter."),
     click.option("--limit", type=click.IntRange(min=1), help="So many at most, the oldest first."),
     click.option("--dry-run", is_flag=True, help="Say what would happen, and change nothing."),
-    click.option("--yes", is_flag=True, help="Do not ask."),
+    click.option("--yes", is_flag=True, help="Do not ask; needed where nobody can be asked, as in scripts."),
 )
 
 

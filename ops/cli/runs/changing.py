@@ -16,8 +16,8 @@ from ops.cli.verdicts import printable
 from workers.control.changed import Changed
 from workers.control.errors import RefusedError, RunNotFoundError
 from workers.control.many import Selection, Tally, to_each
-from workers.control.matching import Matching
 from workers.settings import Settings
+from workers.store.matching import Matching
 from workers.store.run import RunState
 from workers.store.run_store import RunStore
 
@@ -71,39 +71,45 @@ def change_matching(order: Order, wanted: Matching, given: dict[str, Any]) -> bo
     if not wanted.states:
         wanted = replace(wanted, states=tuple(RunState(state) for state in order.states))
     selection = Selection(wanted, given["limit"])
+    number, first = with_database(lambda database, _: _found(selection, RunStore(database)))
+    if given["dry_run"]:
+        _preview(order, selection, number, first, as_json=given["as_json"])
+        return True
+    if number and not given["yes"]:
+        _ask(order, selection, number, first)
 
-    async def work(database: Any, settings: Settings) -> Tally | None:
+    async def work(database: Any, settings: Settings) -> Tally:
         store = RunStore(database, republish_after_s=settings.republish_after_s)
-        number = await selection.count(store)
-        if given["dry_run"]:
-            await _preview(order, selection, store, number, as_json=given["as_json"])
-            return None
-        if not await _agreed(order, selection, store, number, asked=not given["yes"]):
-            raise RefusedError("nothing was changed")
         async with _change(order, store, settings) as change:
             return await to_each(store, selection, change, progress=_progress(order, number))
 
     try:
-        tally = with_database(work, redis=order.wakes and not given["dry_run"])
+        tally = with_database(work, redis=order.wakes)
     except KeyboardInterrupt:
         click.echo("\nunattended: interrupted; the same command goes on where it stopped", err=True)
         raise
-    if tally is None:
-        return True
     _report(order, tally, as_json=given["as_json"])
     return tally.refused == 0
 
 
-async def _agreed(order: Order, selection: Selection, store: RunStore, number: int, *, asked: bool) -> bool:
-    if number == 0 or not (asked and sys.stdin.isatty()):
-        return True
-    for line in _lines(await selection.first(store, FIRST_LINES), number):
+async def _found(selection: Selection, store: RunStore) -> tuple[int, list[dict[str, Any]]]:
+    return await selection.count(store), list(await selection.first(store, FIRST_LINES))
+
+
+def _ask(order: Order, selection: Selection, number: int, first: Sequence[dict[str, Any]]) -> None:
+    """Outside of an event loop, which would keep Ctrl-C from the prompt."""
+    what = f"{order.verb} {_runs(number)} ({selection.matching.as_words()})"
+    if not sys.stdin.isatty():
+        raise click.UsageError(f"nobody can be asked whether to {what}: say --yes, or look first with --dry-run")
+    for line in _lines(first, number):
         click.echo(line, err=True)
-    return click.confirm(f"{order.verb} {_runs(number)} ({selection.matching.as_words()})?", err=True)
+    if not click.confirm(f"{what}?", err=True):
+        raise RefusedError("nothing was changed")
 
 
-async def _preview(order: Order, selection: Selection, store: RunStore, number: int, *, as_json: bool) -> None:
-    first = await selection.first(store, FIRST_LINES)
+def _preview(
+    order: Order, selection: Selection, number: int, first: Sequence[dict[str, Any]], *, as_json: bool
+) -> None:
     if as_json:
         print_json({"dry_run": True, "matched": number, "first": [run["_id"] for run in first]})
         return

@@ -9,15 +9,12 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
+from ops.cli.output import plain_or_coloured
 from ops.cli.turn_lines import Line
 
 
 def console() -> Console:
-    plain: dict[str, Any] = {"highlight": False, "markup": False, "emoji": False, "soft_wrap": True}
-    usual = Console(**plain)
-    if usual.no_color or not usual.is_terminal:
-        return Console(color_system=None, **plain)
-    return usual
+    return plain_or_coloured(highlight=False, markup=False, emoji=False, soft_wrap=True)
 
 
 def print_lines(lines: Iterable[Line]) -> None:

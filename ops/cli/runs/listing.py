@@ -9,14 +9,16 @@ from rich.console import Console
 from ops.cli.output import json_option, moment, print_json, print_table
 from ops.cli.runs.asking import filter_options, matching
 from ops.cli.session import with_database
+from workers.store.matching import Matching
 
 WIDE = 130
+USUAL_LIMIT = 1000
 _SHOWN = ("app_id", "workflow", "trigger.name", "state", "hold", "outcome.kind", "turn", "created_at")
 
 
 @click.command("list")
 @filter_options
-@click.option("--limit", default=1000, show_default=True, type=click.IntRange(min=1))
+@click.option("--limit", default=USUAL_LIMIT, show_default=True, type=click.IntRange(min=1))
 @json_option
 def list_runs(limit: int, as_json: bool, **given: Any) -> None:
     """Newest first. Filters narrow each other; --state may be repeated."""
@@ -25,20 +27,25 @@ def list_runs(limit: int, as_json: bool, **given: Any) -> None:
 
     wanted, only = matching(given), None if as_json else _SHOWN
     found = with_database(lambda database, _: RunStore(database).list(wanted, limit=limit, only=only))
+    if len(found) == limit == USUAL_LIMIT:
+        click.echo(f"the newest {limit} runs; --limit shows more", err=True)
     if as_json:
         print_json([run_as_json(run) for run in found])
         return
     columns = ["run", "app", "workflow", "trigger", "state", "outcome", "turns", "created"]
-    print_table("Runs", columns, [[_name(run["_id"]), *_row(run)] for run in found])
+    narrow = sys.stdout.isatty() and Console().width < WIDE
+    print_table("Runs", columns, [_row(run, narrow=narrow) for run in found], whole={"run", *columns[-4:]})
+    if not found:
+        click.echo("there are no runs yet" if wanted == Matching() else "no run matches", err=True)
 
 
-def _name(run_id: str) -> str:
-    """On a narrow terminal its end, which every command takes for the whole."""
-    return f"…{run_id[-6:]}" if sys.stdout.isatty() and Console().width < WIDE else run_id
-
-
-def _row(run: dict[str, Any]) -> list[Any]:
+def _row(run: dict[str, Any], *, narrow: bool) -> list[Any]:
+    """Narrow: of the id its end, which every command takes for the whole, of the time no year and no seconds."""
     state = run["state"] if run["hold"] is None else f"{run['state']} ({run['hold']})"
     outcome = (run.get("outcome") or {}).get("kind")  # left out by the store where there is none yet
     named = [run["app_id"], run["workflow"], run["trigger"]["name"]]
-    return [*named, state, outcome, run["turn"], moment(run["created_at"])]
+    run_id, created = run["_id"], moment(run["created_at"])
+    if narrow:
+        run_id, created = f"…{run_id[-6:]}", created[5:16]
+        outcome = None if outcome == run["state"] else outcome
+    return [run_id, *named, state, outcome, run["turn"], created]

@@ -61,7 +61,8 @@ def _facts(story: Story) -> Iterator[tuple[str, str]]:
         yield "started", f"{clock(story['started_at'])}, after {lasting(story['created_at'], story['started_at'])}"
     if story["finished_at"]:
         took = f", after {lasting(story['started_at'], story['finished_at'])}" if story["started_at"] else ""
-        yield "ended", f"{clock(story['finished_at'])}{took}"
+        at_rest = story["state"] in {RunState.PARKED, RunState.NEEDS_HUMAN}
+        yield "at rest" if at_rest else "ended", f"{'since ' if at_rest else ''}{clock(story['finished_at'])}{took}"
     yield "attempt", f"{story['attempt']}, package {(story['package_version'] or 'not loaded yet')[:20]}"
     yield from _ties(story)
     yield from _why_so(story)
@@ -87,6 +88,8 @@ def _why_so(story: Story) -> Iterator[tuple[str, str]]:
         yield "due", clock(story["not_before"])
     if story["state"] == RunState.QUEUED and requeued:
         yield "queued", f"again {clock(requeued['at'])}: {requeued['reason']}"
+    if story["state"] == RunState.QUEUED and not story["hold"] and not story.get("not_before"):
+        yield "waits", "for a worker"
     if story["state"] == RunState.RUNNING:
         yield "owner", f"{lease['owner']}, lease {lease['token']} until {clock(lease['until'])}"
     asked, resolved = story.get("cancel_requested"), story.get("resolved")

@@ -3,8 +3,8 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from workers.control.waking import Wake
 from workers.settings import Settings
+from workers.waking import Wake
 
 
 @asynccontextmanager

@@ -147,8 +147,11 @@ async def test_servers_that_are_not_there_are_problems(tmp_path: Path) -> None:
 
     checks = await examine(settings)
 
+    [nobody] = await check_redis(f"sentinel://127.0.0.1:{port}/0?master_name=m")
+
     assert {name for name, level in levels(checks).items() if level == "problem"} == {"redis", "mongodb"}
     assert "hunter2" not in str(checks)
+    assert nobody.found.endswith(f": no Sentinel names a master m; no answer from 127.0.0.1:{port}")
 
 
 async def test_servers_that_do_not_answer_are_problems_within_the_time(tmp_path: Path) -> None:

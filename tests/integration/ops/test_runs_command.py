@@ -106,7 +106,7 @@ async def test_a_run_that_was_cancelled_while_all_workers_were_down_never_runs(s
     cancelled = (await stage.accept("Relay", app_id="globex")).run_id
     other = (await stage.accept("Relay")).run_id
 
-    done = await unattended(stage, "runs", "cancel", "--app", "globex")
+    done = await unattended(stage, "runs", "cancel", "--app", "globex", "--yes")
     await stage.start_worker()
     await stage.ended(other)
 
@@ -153,6 +153,7 @@ async def test_a_replay_while_redis_is_away_is_accepted_and_says_so_soon(stage: 
 
     assert done.code == 0
     assert done.out.startswith(f"{run_id}: replayed as run_")
+    assert "wakeups_left_to_reconciler count=1 reason=" in done.err
     assert time.monotonic() - began < 15
 
 
@@ -262,6 +263,8 @@ async def test_lists_are_filtered_and_refusals_are_one_line_with_an_exit_code(st
         (("cancel", theirs), 1, f"unattended: {theirs} has failed already; nothing is left to cancel\n"),
         (("tail", "run_none"), 1, "unattended: there is no run run_none; `unattended runs list` shows them\n"),
         (("replay", ours), 1, f"unattended: {ours} is queued: it has not run yet\n"),
+        (("cancel", "--app", "acme"), 2, "whether to cancel 1 run (app acme, state queued or running or needs_human)"),
+        (("list", "--since", "1h", "--until", "2h"), 2, "--since is later than --until"),
         (("discard", ours, "--app", "acme"), 2, "name runs, or give filters, not both"),
     ]
     told = await asyncio.gather(*(unattended(stage, "runs", *each) for each, _, _ in refused))
@@ -274,7 +277,9 @@ async def test_many_are_asked_for_on_a_terminal_first(stage: Stage) -> None:
     """A dialogue with the command itself, in a pseudo-terminal."""
     run_ids = await parked(stage, 12)
 
-    refused = await asyncio.to_thread(dialogue, stage, "n")
+    refused, interrupted = await asyncio.gather(
+        asyncio.to_thread(dialogue, stage, "n"), asyncio.to_thread(dialogue, stage, None)
+    )
     assert await stage.store.runs.count_documents({"state": "parked"}) == 12
     agreed = await asyncio.to_thread(dialogue, stage, "y")
 
@@ -283,11 +288,13 @@ async def test_many_are_asked_for_on_a_terminal_first(stage: Stage) -> None:
     assert "… and 2 more" in refused
     assert "discard 12 runs (app acme, state parked)? [y/N]" in refused
     assert "nothing was changed" in refused
+    assert interrupted.endswith("[y/N]: 130")
     assert "discard: 12 of 12" in agreed
     assert await stage.store.runs.count_documents({"state": "cancelled"}) == 12
 
 
-def dialogue(stage: Stage, answer: str) -> str:
+def dialogue(stage: Stage, answer: str | None) -> str:
+    """With the exit code at its end. Without an answer it is interrupted, once."""
     ours, theirs = pty.openpty()
     process = subprocess.Popen(
         command("runs", "discard", "--app", "acme"), env=environment(stage), stdin=theirs, stdout=theirs, stderr=theirs
@@ -296,10 +303,12 @@ def dialogue(stage: Stage, answer: str) -> str:
     seen = b""
     while b"[y/N]" not in seen:
         seen += os.read(ours, 4096)
-    os.write(ours, answer.encode() + b"\n")
+    if answer is None:
+        process.send_signal(signal.SIGINT)
+    else:
+        os.write(ours, answer.encode() + b"\n")
     with suppress(OSError):  # the terminal is gone with its last process
         while more := os.read(ours, 4096):
             seen += more
     os.close(ours)
-    process.wait(30)
-    return seen.decode()
+    return f"{seen.decode()}{process.wait(30)}"

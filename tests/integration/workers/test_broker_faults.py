@@ -104,7 +104,8 @@ async def test_the_doctor_says_what_rabbitmq_refuses(rabbitmq: RabbitMQ) -> None
     [stranger] = await check_redis(rabbitmq.url.replace("guest:guest", "guest:hunter2"))
     [elsewhere] = await check_redis(rabbitmq.url.removesuffix("/") + "nowhere")
 
-    assert "virtual host" in stranger.advice
+    assert stranger.advice == "correct user and password in UNATTENDED_REDIS_URL"
+    assert "virtual host" in elsewhere.advice
     assert "nowhere" in elsewhere.advice
     assert {stranger.level, elsewhere.level} == {"problem"}
     assert "hunter2" not in f"{stranger}"

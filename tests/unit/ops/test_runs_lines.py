@@ -96,6 +96,7 @@ def test_each_owner_is_shown_with_its_turns_and_how_it_let_go() -> None:
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
+        ({"state": "queued"}, "  waits      for a worker"),
         ({"state": "queued", "hold": "rate", "held_by": "rate:acme"}, "  held       by the rate limit rate:acme"),
         (
             {"state": "queued", "not_before": AT, "last_requeue": {"at": AT, "reason": "429"}},
@@ -109,10 +110,11 @@ def test_each_owner_is_shown_with_its_turns_and_how_it_let_go() -> None:
             {"resolved": {"how": "replayed", "by": "ann", "at": AT, "run_id": "run_2"}},
             "  resolved   replayed as run_2 by ann, 2026-01-02 03:04:05 UTC",
         ),
+        ({"state": "parked"}, "  at rest    since 2026-01-02 03:05:40 UTC, after 1 min 33 s"),
         ({"replay_of": "run_0"}, "  replay of  run_0"),
         ({"replays": ["run_2", "run_3"]}, "  replayed   as run_2, run_3"),
     ],
-    ids=["held", "waits", "running", "resolved", "replay", "replayed"],
+    ids=["queued", "held", "waits", "running", "resolved", "parked", "replay", "replayed"],
 )
 def test_why_it_stands_where_it_stands(changes: dict[str, Any], said: str) -> None:
     assert said in told(**{"outcome": None, **changes})
@@ -170,6 +172,15 @@ def test_what_happened_between_two_looks_is_told_in_order() -> None:
     assert lines[3] == "03:04:10  worker lost after turn 1"
     assert lines[-1] == "03:05:40  succeeded, completed: B ends the chat"
     assert happening_line(found[0], alone=False).plain == "03:04:05  …ABCDEF Small/acme  accepted from cli"
+
+
+def test_that_it_waited_for_a_person_is_told_though_it_goes_on() -> None:
+    asked = {"state": "queued", "finished_at": None, "history": [owner(1, 0, "needs_human", "approve asks")]}
+
+    found = list(happenings(Told(), {**RUN, **asked, "turn": 0}, []))
+
+    assert [each.event for each in found] == ["accepted", "claimed", "let_go"]
+    assert happening_line(found[-1], alone=True).plain == "03:04:10  needs human after turn 0: approve asks"
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,67 @@
+"""Tables and refusals: what a terminal, a pipe and a person get to see."""
+
+import io
+from contextlib import redirect_stdout
+
+import pytest
+from pymongo.errors import AutoReconnect, OperationFailure
+
+from ops.cli.main import explain
+from ops.cli.output import print_table
+
+ROWS = [["…7T4YC3", "[/b][red]", "tab\there \x1b[31m", "needs_human"]]
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def show() -> None:
+    print_table("Runs", ["run", "app", "note", "state"], ROWS, whole={"run", "state"})
+
+
+def shown_on_a_terminal(monkeypatch: pytest.MonkeyPatch, no_color: str) -> str:
+    for name, value in {"TERM": "xterm", "COLUMNS": "40", "NO_COLOR": no_color}.items():
+        monkeypatch.setenv(name, value)
+    with redirect_stdout(Terminal()) as terminal:
+        show()
+    return terminal.getvalue()
+
+
+def test_a_table_shows_brackets_and_lets_nothing_steer_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = shown_on_a_terminal(monkeypatch, no_color="1")
+
+    lines = plain.splitlines()[2:]
+    assert "\x1b" not in plain
+    assert "[/b][red]" in "".join(line[9:17].strip() for line in lines)
+    assert lines[0].startswith("…7T4YC3")
+    assert lines[0].rstrip().endswith("needs_human")
+    assert all(len(line) <= 40 for line in lines)
+
+
+def test_a_table_is_bold_where_colours_are_welcome(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "\x1b[1m" in shown_on_a_terminal(monkeypatch, no_color="")
+
+
+def test_a_piped_table_has_one_line_for_each_row(capsys: pytest.CaptureFixture[str]) -> None:
+    show()
+
+    assert capsys.readouterr().out == ("run\tapp\tnote\tstate\n…7T4YC3\t[/b][red]\ttab\\there \\x1b[31m\tneeds_human\n")
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (
+            OperationFailure("Authentication failed.", 18, {"errmsg": "x", "$clusterTime": 1}),
+            "MongoDB refuses: Authentication failed; run `unattended doctor`",
+        ),
+        (
+            AutoReconnect("127.0.0.1:1: connection refused, Topology Description: <TopologyDescription id: 6>"),
+            "MongoDB does not answer: 127.0.0.1:1: connection refused; run `unattended doctor`",
+        ),
+    ],
+)
+def test_what_mongodb_says_is_cut_to_its_point(error: Exception, said: str) -> None:
+    assert explain(error) == (said, 1)
