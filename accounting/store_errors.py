@@ -2,8 +2,11 @@
 
 from pymongo.errors import ConnectionFailure, OperationFailure, PyMongoError, WTimeoutError
 
-# Interrupted, elections, exceeded time, no majority yet: true of the moment, not of the request.
-PASSING_CODES = frozenset({6, 7, 50, 64, 89, 91, 112, 134, 189, 262, 9001, 10107, 11600, 11601, 11602, 13435, 13436})
+# Interrupted, elections, exceeded time, no majority yet, a cursor that died with its server in the middle of a long
+# answer: true of the moment, not of the request.
+PASSING_CODES = frozenset(
+    {6, 7, 43, 50, 64, 89, 91, 112, 134, 175, 189, 237, 262, 9001, 10107, 11600, 11601, 11602, 13435, 13436}
+)
 
 
 def store_is_away(error: PyMongoError) -> bool:

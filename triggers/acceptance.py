@@ -9,16 +9,13 @@ from typing import Protocol
 
 from workers.landmarks import passed
 from workers.store.run import Accepted, RunRequest
+from workers.waking import Wake
 
 log = logging.getLogger(__name__)
 
 
 class Store(Protocol):
     async def insert(self, request: RunRequest) -> Accepted: ...
-
-
-class Wake(Protocol):
-    def send(self, run_id: str) -> None: ...
 
 
 class Acceptance:

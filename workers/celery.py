@@ -53,10 +53,13 @@ class SettingsLoader(AppLoader):
 
     given: Settings | None = None
 
+    def settings(self) -> Settings:
+        return self.given or with_services(load_settings())
+
     @override
     def read_configuration(self, env: str = "") -> dict[str, Any]:
         try:
-            return celery_config(self.given or with_services(load_settings()))
+            return celery_config(self.settings())
         except SettingsError as error:  # Celery would show a traceback
             raise SystemExit(f"unattended: {error}") from None
 

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from logging.handlers import WatchedFileHandler
 from typing import Any, TextIO, cast
 
 from workflows.context.redaction import Redactor
@@ -124,8 +125,9 @@ def _thread_failed(failed: threading.ExceptHookArgs) -> None:
         log.error("thread_failed", extra={"thread_name": name}, exc_info=error)
 
 
-def configure_logging(*, role: str, log_format: str, log_level: str) -> None:
-    handler = logging.StreamHandler(sys.stderr)
+def configure_logging(*, role: str, log_format: str, log_level: str, log_file: str | None = None) -> None:
+    to_stderr = logging.StreamHandler(sys.stderr)
+    handler: logging.Handler = WatchedFileHandler(log_file, encoding="utf-8") if log_file else to_stderr
     handler.setFormatter(JsonFormatter(role) if log_format == "json" else ConsoleFormatter(role))
     logging.basicConfig(level=log_level.upper(), handlers=[handler], force=True)
     threading.excepthook = _thread_failed

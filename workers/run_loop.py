@@ -19,12 +19,12 @@ from accounting.uninterrupted import to_its_end
 from workers.landmarks import passed
 from workers.process.worker import WorkerProcess
 from workers.steps.failures import failed, outcome_of
-from workers.steps.release import Ending, hand_back_when_store_is_back, labels, log_written, release
+from workers.steps.release import Ending, hand_back_when_store_is_back, log_written, release
 from workers.steps.resuming import load_package, load_run_context, resume_transcript
 from workers.steps.retry_policy import Finish, Requeue, decide
 from workers.steps.run_chat import key_facts_of, new_chat, question_in
 from workers.steps.turn_record import owed_at_success, stored
-from workers.store.run import Claim, LeaseLostError, RunState
+from workers.store.run import Claim, LeaseLostError, RunState, labels
 from workers.store.storable import NotStorableError, as_storable
 from workflows.chat import guards
 from workflows.chat.checkpoint import Checkpoint
@@ -56,7 +56,8 @@ async def execute(wakeup: str, worker: WorkerProcess) -> None:
 
 async def own(claim: Claim, worker: WorkerProcess) -> None:
     passed("claimed")
-    log.info("run_claimed", extra={**labels(claim), "token": claim.token, "attempt": claim.attempt})
+    heard()  # what cut an earlier run of this task off is none of this one's
+    log.info("run_claimed", extra={**labels(claim.document), "token": claim.token, "attempt": claim.attempt})
     worker.metrics.started(claim.document)
     interruption = await work_under_lease(claim, worker)
     if interruption is not None:
@@ -77,7 +78,7 @@ async def work_under_lease(claim: Claim, worker: WorkerProcess) -> str | None:
                 raise
     except LeaseLostError:
         worker.metrics.fenced()
-        log.warning("run_left_to_its_new_owner", extra=labels(claim))
+        log.warning("run_left_to_its_new_owner", extra=labels(claim.document))
     except PyMongoError as error:
         return f"store unavailable: {type(error).__name__}"
     return None
@@ -100,12 +101,12 @@ async def work_on(claim: Claim, worker: WorkerProcess) -> Ending:
     except Exception as error:
         if isinstance(error, PyMongoError) and store_is_away(error):
             raise
-        outcome = outcome_of(error, labels(claim))
+        outcome = outcome_of(error, labels(claim.document))
     outcome = cancelled_or(outcome, claim, worker)
     try:
         return await ending_of(chat, outcome, claim, worker)
     except Exception as error:  # noqa: BLE001 -- a package may have destroyed what its last steps need; its run ends
-        return Ending(Finish(RunState.FAILED), outcome_of(error, labels(claim)))
+        return Ending(Finish(RunState.FAILED), outcome_of(error, labels(claim.document)))
 
 
 def cancelled_or(outcome: Outcome, claim: Claim, worker: WorkerProcess) -> Outcome:
@@ -116,9 +117,10 @@ def cancelled_or(outcome: Outcome, claim: Claim, worker: WorkerProcess) -> Outco
 
 
 def heard() -> None:
-    """The cancellation has done its work: what closes the chat may wait again."""
+    """All cancellations so far have done their work, also those that a library has swallowed: who waits from here on
+    is not taken for cancelled."""
     task = asyncio.current_task()
-    if task is not None:
+    while task is not None and task.cancelling():
         task.uncancel()
 
 
@@ -192,10 +194,12 @@ async def take_turns(chat: Conversation, claim: Claim, worker: WorkerProcess) ->
         await worker.ownership.commit_turn(claim, number=number, turn=document, checkpoint=state, writes=writes)
         passed("turn committed")
         log_written(claim, writes)
-        log.info("turn_committed", extra={**labels(claim), "turn": number, "agent": turn.agent, "to": turn.handoff})
+        log.info(
+            "turn_committed", extra={**labels(claim.document), "turn": number, "agent": turn.agent, "to": turn.handoff}
+        )
         if worker.settings.verbose_debug and turn.context_changes:
             changed = shown.changed_to(turn.context_changes)
-            log.info("context_changed", extra={**labels(claim), "turn": number, "changes": changed})
+            log.info("context_changed", extra={**labels(claim.document), "turn": number, "changes": changed})
         worker.metrics.turn(claim.document["workflow"], turn)
 
     def stopping() -> bool:

@@ -25,6 +25,12 @@ def plain_text(raw: str) -> str:
     return raw
 
 
+def database_name(raw: str) -> str:
+    if len(raw.encode()) > 63 or set(raw) & set('/\\. "$*<>:|?\0'):
+        raise ValueError('a name of at most 63 bytes without spaces and / \\ . " $ * < > : | ?')
+    return raw
+
+
 def path(raw: str) -> Path:
     return Path(raw).expanduser()
 

@@ -9,6 +9,7 @@ from typing import Any
 from workers.fairness.caps import Caps, parse_caps
 from workers.setting_values import (
     Address,
+    database_name,
     hosts,
     one_of,
     parse_address,
@@ -58,7 +59,7 @@ class Settings:
         shown="embedded",
         secret=True,
     )
-    database: str = _setting("MongoDB database of runs, turns, usage", default="unattended", parse=plain_text)
+    database: str = _setting("MongoDB database of runs, turns, usage", default="unattended", parse=database_name)
     packages: tuple[Path, ...] = _setting(
         "Directories of workflow packages, separated like PATH",
         default=(),

@@ -29,8 +29,7 @@ from workers.process.worker import WorkerProcess
 from workers.process.worker_health import BrokerProbe, WorkerHealth
 from workers.process.worker_metrics import WorkerMetrics
 from workers.run_loop import execute
-from workers.services import with_services
-from workers.settings import Settings, SettingsError, load_settings
+from workers.settings import Settings, SettingsError
 from workflows.models_file import ModelsFileError
 
 log = logging.getLogger(__name__)
@@ -56,7 +55,7 @@ class _Process:
     def get(self) -> WorkerProcess:
         with self._lock:
             if self._worker is None:
-                self._worker = started_worker(role_settings(), self.metrics)
+                self._worker = started_worker(loader().settings(), self.metrics)
             if self._draining:
                 self._worker.drain()
             return self._worker
@@ -113,10 +112,6 @@ process = _Process()
 app.steps["consumer"].add(consumer_step(process.consumer))
 
 
-def role_settings() -> Settings:
-    return loader().given or with_services(load_settings())
-
-
 @app.task(name=TASK)
 def run(message: dict[str, Any]) -> None:
     if message.get("v") != VERSION or not isinstance(message.get("run_id"), str):
@@ -134,9 +129,10 @@ def run(message: dict[str, Any]) -> None:
 
 
 @signals.setup_logging.connect
-def _configure_logging(**_: Any) -> None:
-    settings = role_settings()
-    configure_logging(role="worker", log_format=settings.log_format, log_level=settings.log_level)
+def _configure_logging(logfile: str | None = None, **_: Any) -> None:
+    """`logfile` is what --logfile names; without it, whoever says --detach or `celery multi` would see nothing."""
+    settings = loader().settings()
+    configure_logging(role="worker", log_format=settings.log_format, log_level=settings.log_level, log_file=logfile)
 
 
 @signals.celeryd_init.connect
@@ -152,7 +148,7 @@ def _open_to_probes(instance: Any, **_: Any) -> None:
     if issubclass(instance.pool_cls, TaskPool):
         with _or_cannot_start():
             process.server = serve_metrics(
-                process.metrics.registry, role_settings().metrics_listen, process.health.health()
+                process.metrics.registry, loader().settings().metrics_listen, process.health.health()
             )
         process.leaving.start()
 

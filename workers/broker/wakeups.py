@@ -26,7 +26,6 @@ class Wakeups:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="wakeups")
         self._task: asyncio.Task[None] | None = None
         self._in_hand = 0
-        self._in_hand = 0
         self._left = _LeftToReconciler()
 
     def start(self) -> None:
@@ -65,7 +64,6 @@ class Wakeups:
         while True:
             # Everything at once: while the broker does not answer, what waits costs one timeout and not one each.
             run_ids = [await self._waiting.get(), *self._rest()]
-            self._in_hand = len(run_ids)
             self._in_hand = len(run_ids)
             try:
                 await loop.run_in_executor(self._thread, self._publish, run_ids)

@@ -12,12 +12,12 @@ from typing import Any
 
 from workers.control.changed import names, of_app
 from workers.control.errors import RefusedError, RunNotFoundError
-from workers.control.waking import Wake
 from workers.store.run import RunState
 from workers.store.run_document import READY, Document, literal
 from workers.store.run_store import RunStore
 from workers.store.storable import NotStorableError, check_storable
 from workers.store.transitions import sources_of
+from workers.waking import Wake
 
 log = logging.getLogger(__name__)
 

@@ -54,8 +54,7 @@ async def _end(store: RunStore, run: Document, by: str) -> Changed | None:
     end = {
         **NOT_READY,
         "state": RunState.CANCELLED.value,
-        "hold": None,
-        "held_by": "$$REMOVE",
+        "question": None,
         "not_before": None,
         "outcome": {
             "kind": OutcomeKind.CANCELLED.value,

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from workers.control.errors import RunNotFoundError
-from workers.store.run import RunState
+from workers.store.run import RunState, labels
 from workers.store.run_document import Document
 from workers.store.run_store import RunStore
 
@@ -56,4 +56,4 @@ def of_app(run_id: str, app_id: str | None) -> dict[str, Any]:
 
 def names(run: Mapping[str, Any], by: str) -> dict[str, Any]:
     """For the log."""
-    return {"run_id": run["_id"], "app_id": run["app_id"], "workflow": run["workflow"], "by": by}
+    return {**labels(run), "by": by}

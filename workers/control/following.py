@@ -14,7 +14,7 @@ from typing import Any
 from workers.control.changed import of_app
 from workers.control.errors import RunNotFoundError
 from workers.control.happenings import ENDED, Happening, Told, happenings, told_before, told_of
-from workers.control.matching import Matching
+from workers.store.matching import Matching
 from workers.store.run import TERMINAL, RunState
 from workers.store.run_document import Document
 from workers.store.run_store import RunStore

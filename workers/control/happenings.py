@@ -100,8 +100,7 @@ def happenings(told: Told, run: Mapping[str, Any], turns: Sequence[Mapping[str, 
     for event, at, facts in (*_owners(told, run), *_changes(told, run)):
         while waiting and waiting[0]["number"] <= _turns_before(event, facts):
             yield happened("turn", None, **_shown(waiting.pop(0)))
-        if event != "let_go" or facts["ended"] not in ENDED:  # that it came to its end is told with the outcome
-            yield happened(event, at, **facts)
+        yield happened(event, at, **facts)
     for turn in waiting:
         yield happened("turn", None, **_shown(turn))
 
@@ -118,10 +117,12 @@ _Found = Iterator[tuple[str, datetime | None, dict[str, Any]]]
 
 def _owners(told: Told, run: Mapping[str, Any]) -> _Found:
     """Who had it, and how each let go: also those who came and went between the two looks."""
-    for line in run.get("history") or []:
+    lines = run.get("history") or []
+    for line in lines:
         if line["token"] > told.claimed:
             yield "claimed", line["from"], {"owner": line["owner"], "token": line["token"]}
-        if line["token"] > told.let_go:
+        is_end = line is lines[-1] and line["ended"] == run["state"]  # which is told with the outcome
+        if line["token"] > told.let_go and not is_end:
             yield "let_go", line["until"], {name: line[name] for name in ("turn", "ended", "reason")}
     lease = run["lease"]
     if lease["owner"] is not None and lease["token"] > told.claimed:

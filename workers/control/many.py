@@ -14,7 +14,7 @@ from pymongo import ASCENDING
 
 from workers.control.changed import Changed
 from workers.control.errors import RefusedError, RunNotFoundError
-from workers.control.matching import Matching
+from workers.store.matching import Matching
 from workers.store.run_document import Document
 from workers.store.run_store import RunStore
 from workers.together import together

@@ -11,11 +11,11 @@ from typing import Any
 
 from workers.control.changed import Changed, names, of_app
 from workers.control.errors import RefusedError, RunNotFoundError
-from workers.control.waking import Wake
 from workers.store.run import RunRequest, RunState, TriggerEvent
 from workers.store.run_document import Document, literal
 from workers.store.run_store import RunStore
 from workers.store.transitions import sources_of
+from workers.waking import Wake
 
 log = logging.getLogger(__name__)
 

@@ -5,10 +5,10 @@ import logging
 
 from workers.control.changed import PAUSE_S, TRIES, Changed, names, seen
 from workers.control.errors import RefusedError
-from workers.control.waking import Wake
 from workers.store.run import TERMINAL, RunState
 from workers.store.run_document import READY, Document
 from workers.store.run_store import RunStore
+from workers.waking import Wake
 
 log = logging.getLogger(__name__)
 

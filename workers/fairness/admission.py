@@ -17,13 +17,13 @@ from typing import Any
 
 from pymongo.errors import PyMongoError
 
-from workers.control.waking import Wake
 from workers.fairness.caps import Caps, Limit
 from workers.fairness.held import HeldRuns
 from workers.fairness.rates import Rates
 from workers.store.ownership import Ownership
-from workers.store.run import Claim, Hold, HoldKind, LeaseLostError
+from workers.store.run import Claim, Hold, HoldKind, LeaseLostError, labels
 from workers.store.run_store import RunStore
+from workers.waking import Wake
 
 log = logging.getLogger(__name__)
 
@@ -58,7 +58,7 @@ class Admission:
             await self._give_back(claim, reason=f"store unavailable: {type(error).__name__}")
             raise
         self._on_held(hold.kind)
-        log.info("run_held", extra={**_names(claim), "hold": hold.kind.value, "by": hold.by})
+        log.info("run_held", extra={**labels(claim.document), "hold": hold.kind.value, "by": hold.by})
         await self.release_after(claim)
         return False
 
@@ -89,7 +89,7 @@ class Admission:
                     run_id = await self._held.release_next(limit.name, after=claim.document["app_id"])
                     released += [run_id] if run_id is not None else []
         except PyMongoError as error:
-            log.warning("release_left_to_reconciler", extra={**_names(claim), "error": type(error).__name__})
+            log.warning("release_left_to_reconciler", extra={**labels(claim.document), "error": type(error).__name__})
         for run_id in released[1:]:
             self._wakeups.send(run_id)
         return released[0] if released else None
@@ -105,7 +105,3 @@ def is_first_start(run: Mapping[str, Any]) -> bool:
 def goes_before(held: Mapping[str, Any], run: Mapping[str, Any]) -> bool:
     """Priority first, then age: run ids sort by time."""
     return (-held["priority"], held["_id"]) < (-run["priority"], run["_id"])
-
-
-def _names(claim: Claim) -> dict[str, Any]:
-    return {"run_id": claim.run_id, "app_id": claim.document["app_id"], "workflow": claim.document["workflow"]}

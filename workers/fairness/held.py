@@ -7,6 +7,7 @@ way counts as if it were running, so that nobody releases for the same room twic
 from collections.abc import Iterable, Mapping
 
 from pymongo import ASCENDING, DESCENDING
+from pymongo.read_concern import ReadConcern
 
 from workers.store.run import RunState
 from workers.store.run_document import READY, Document, literal
@@ -32,7 +33,9 @@ def each_app(limit: str) -> list[Mapping[str, object]]:
 
 class HeldRuns:
     def __init__(self, store: RunStore) -> None:
-        self._runs = store.runs
+        # Local: it has our own claim and all before it. A majority that a new primary does not know of yet has not, and
+        # two that count just after an election would both find room. What is rolled back is counted for nothing.
+        self._runs = store.runs.with_options(read_concern=ReadConcern("local"))
         self._republish_after_ms = int(store.republish_after.total_seconds() * 1000)
 
     async def limits(self) -> list[str]:

@@ -12,13 +12,13 @@ import logging
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
-from workers.control.waking import Wake
 from workers.fairness.caps import Caps, Rate
 from workers.fairness.held import HeldRuns, round_from
 from workers.fairness.rates import Rates
 from workers.store.run import HoldKind
 from workers.store.run_store import RunStore
 from workers.together import together
+from workers.waking import Wake
 
 log = logging.getLogger(__name__)
 

@@ -14,9 +14,8 @@ from pymongo.errors import PyMongoError
 
 LOOP_PATIENCE_S = 30.0
 STORE_PATIENCE_S = 15.0
-STEP_PATIENCE_S = (
-    30.0  # the longest pause of a step that failed is 10 s, and a frozen MongoDB holds one longer than that
-)
+# The longest pause of a step that failed is 10 s, and a frozen MongoDB holds one longer than that.
+STEP_PATIENCE_S = 30.0
 
 Clock = Callable[[], float]
 Look = Callable[[], Sequence[str]]

@@ -14,16 +14,17 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import pymongo
 from pymongo import MongoClient, UpdateOne
-from pymongo.errors import PyMongoError
+from pymongo.errors import ExecutionTimeout, NetworkTimeout, PyMongoError
 from pymongo.write_concern import WriteConcern
 
-from workers.store.ownership import lease_extension
-from workers.store.run import Claim, RunState
+from workers.store.ownership import lease_extension, owned
+from workers.store.run import Claim, RunState, labels
 
 log = logging.getLogger(__name__)
 
@@ -53,6 +54,7 @@ class Heartbeat:
         timeout_ms = int(max(self._interval_s / 2, 0.25) * 1000)
         self._client: MongoClient[dict[str, Any]] = MongoClient(
             url,
+            readPreference="primary",  # a secondary may show an owner from before our claim: taken over, we would think
             serverSelectionTimeoutMS=timeout_ms,
             connectTimeoutMS=timeout_ms,
             socketTimeoutMS=timeout_ms,
@@ -126,23 +128,38 @@ class Heartbeat:
                 log.warning("heartbeat_failed", extra={"runs": len(kept), "error": type(error).__name__})
             for each in kept:
                 if each.lost:  # still here a beat later: something under it swallowed the cancellation
-                    each.loop.call_soon_threadsafe(each.task.cancel)
+                    each.loop.call_soon_threadsafe(self._cut_off, each)
                 elif time.monotonic() - each.renewed_at > self._lease_s / 2:
                     self._give_up(each, "not_renewed")
 
     def _renew(self, kept: list[_Kept], began: float) -> None:
+        try:
+            self._extend(kept, began)
+        except (NetworkTimeout, ExecutionTimeout):
+            if not self._extend_one_by_one(kept, began):
+                raise
+        self._tell_cancelled(kept)
+
+    def _extend_one_by_one(self, kept: list[_Kept], began: float) -> bool:
+        """The loop may stand in the middle of a run's transaction, and all behind that run have waited for its lock."""
+        for each in kept:
+            if time.monotonic() - began > self._interval_s:
+                return False  # it is MongoDB that does not answer
+            with suppress(NetworkTimeout, ExecutionTimeout), pymongo.timeout(self._interval_s / 10):
+                self._extend([each], began)
+        return True
+
+    def _extend(self, kept: list[_Kept], began: float) -> None:
         until = [{"$set": {"lease.until": lease_extension(self._lease_s)}}]
-        owned = [self._owned(each) for each in kept]
-        written = self._runs.bulk_write([UpdateOne(query, until) for query in owned], ordered=False)
+        written = self._runs.bulk_write([UpdateOne(owned(each.claim), until) for each in kept], ordered=False)
         taken: set[tuple[str, int]] = set()
-        if written.matched_count < len(owned):
+        if written.matched_count < len(kept):
             taken = self._taken_over(kept)
         for each in kept:
             if (each.claim.run_id, each.claim.token) not in taken:
                 each.renewed_at = began
             elif not each.lost:
                 self._give_up(each, "taken_over")
-        self._tell_cancelled(kept)
 
     def _taken_over(self, kept: list[_Kept]) -> set[tuple[str, int]]:
         """Whose token is not the newest, or who waits to be claimed again. One that ended or went back to the queue
@@ -172,16 +189,16 @@ class Heartbeat:
             kept.cancelled_by = by
             kept.task.cancel()  # and again at the next beat: a library under the chat may swallow it
 
-    @staticmethod
-    def _owned(kept: _Kept) -> dict[str, Any]:
-        claim = kept.claim
-        return {"_id": claim.run_id, "lease.token": claim.token, "state": RunState.RUNNING.value}
-
     def _give_up(self, kept: _Kept, reason: LossReason) -> None:
         with self._lock:  # a run that ended while we asked about it was not lost
             if self._kept.get((kept.claim.run_id, kept.claim.token)) is not kept:
                 return
             kept.lost = True
-        log.warning("lease_lost", extra={"run_id": kept.claim.run_id, "token": kept.claim.token, "reason": reason})
+        log.warning("lease_lost", extra={**labels(kept.claim.document), "token": kept.claim.token, "reason": reason})
         self._on_lost(reason)
-        kept.loop.call_soon_threadsafe(kept.task.cancel)
+        kept.loop.call_soon_threadsafe(self._cut_off, kept)
+
+    def _cut_off(self, kept: _Kept) -> None:
+        """In the loop, like the run itself: its task may have left it meanwhile, and be at work on the next one."""
+        if self._find(kept.claim) is kept:
+            kept.task.cancel()

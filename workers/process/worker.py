@@ -25,10 +25,10 @@ from workers.logs import hide_in_logs, hiding_in_streams
 from workers.process.event_loop import WorkerLoop
 from workers.process.health import StorePulse
 from workers.process.heartbeat import Heartbeat
+from workers.process.package_builds import PackageBuilds
 from workers.process.watchdog import Watchdog, end_process
 from workers.process.worker_metrics import WorkerMetrics
 from workers.settings import Settings
-from workers.steps.package_builds import PackageBuilds
 from workers.store.documents import Documents
 from workers.store.ownership import Ownership
 from workers.store.run_store import RunStore, connect

@@ -8,11 +8,12 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from celery import Celery
 from kombu import Connection
 
+from workers.broker.queue_length import messages_in
 from workers.process.consuming import ConsumerWatch, not_consuming, stuck
 from workers.process.health import Health, loop_problems
 
@@ -42,11 +43,7 @@ class BrokerProbe:
         connection, queue = self._connection, self._app.conf.task_default_queue
         try:
             connection.ensure_connection(max_retries=1, timeout=CONNECT_TIMEOUT_S)
-            channel: Any = connection.channel()
-            with channel:
-                return int(channel.queue_declare(queue, passive=True).message_count)
-        except connection.channel_errors:  # Redis knows no empty queue
-            return 0
+            return messages_in(connection, queue)
         except BaseException:
             self.close()
             raise

@@ -5,6 +5,7 @@ They are of one process with one registry. Children of the prefork pool count in
 
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, get_args
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
@@ -24,80 +25,39 @@ _CALL_BUCKETS = (0.1, 0.25, 0.5, 1, 2, 5, 10, 20, 40, 80, 160)
 class WorkerMetrics:
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
-        self._duration = Histogram(
-            "unattended_run_duration_seconds",
-            "From the first start of a run to its end or its parking, with all waiting in between",
-            ["workflow"],
-            buckets=_RUN_BUCKETS,
-            registry=self.registry,
-        )
-        self._queue = Histogram(
-            "unattended_run_queue_seconds",
-            "From the acceptance of a run to its first start, held or not",
-            ["trigger"],
-            buckets=_RUN_BUCKETS,
-            registry=self.registry,
-        )
-        self._turns = Counter(
-            "unattended_turns_total", "Turns that were committed", ["workflow", "agent"], registry=self.registry
-        )
-        self._handoffs = Counter(
-            "unattended_handoffs_total",
-            "Turns that handed over to another agent",
-            ["workflow", "agent"],
-            registry=self.registry,
-        )
-        self._calls = Histogram(
-            "unattended_model_call_seconds",
-            "Time a model took to answer",
-            ["workflow", "agent"],
-            buckets=_CALL_BUCKETS,
-            registry=self.registry,
-        )
-        self._tools = Histogram(
-            "unattended_tool_call_seconds",
-            "Time a tool took to answer or to fail",
-            ["workflow", "tool"],
-            buckets=_CALL_BUCKETS,
-            registry=self.registry,
-        )
-        self._tool_errors = Counter(
-            "unattended_tool_errors_total",
-            "Tool calls that failed or were refused for their arguments",
-            ["workflow", "tool"],
-            registry=self.registry,
-        )
-        self._retries = Counter(
-            "unattended_run_retries_total",
-            "Attempts that failed and are followed by another one",
-            ["workflow", "reason"],
-            registry=self.registry,
-        )
-        self._lease_lost = Counter(
-            "unattended_lease_lost_total",
-            "Runs that were stopped here: taken over by another owner, or not renewed in time",
-            ["reason"],
-            registry=self.registry,
-        )
+        counter, gauge = partial(Counter, registry=self.registry), partial(Gauge, registry=self.registry)
+        of_run = partial(Histogram, buckets=_RUN_BUCKETS, registry=self.registry)
+        of_call = partial(Histogram, buckets=_CALL_BUCKETS, registry=self.registry)
+        lasted = "From the first start of a run to its end or its parking, with all waiting in between"
+        self._duration = of_run("unattended_run_duration_seconds", lasted, ["workflow"])
+        waited = "From the acceptance of a run to its first start, held or not"
+        self._queue = of_run("unattended_run_queue_seconds", waited, ["trigger"])
+        self._turns = counter("unattended_turns_total", "Turns that were committed", ["workflow", "agent"])
+        handed_over = "Turns that handed over to another agent"
+        self._handoffs = counter("unattended_handoffs_total", handed_over, ["workflow", "agent"])
+        self._calls = of_call("unattended_model_call_seconds", "Time a model took to answer", ["workflow", "agent"])
+        answered = "Time a tool took to answer or to fail"
+        self._tools = of_call("unattended_tool_call_seconds", answered, ["workflow", "tool"])
+        failed = "Tool calls that failed or were refused for their arguments"
+        self._tool_errors = counter("unattended_tool_errors_total", failed, ["workflow", "tool"])
+        retried = "Attempts that failed and are followed by another one"
+        self._retries = counter("unattended_run_retries_total", retried, ["workflow", "reason"])
+        stopped = "Runs that were stopped here: taken over by another owner, or not renewed in time"
+        self._lease_lost = counter("unattended_lease_lost_total", stopped, ["reason"])
+        self._fenced = counter("unattended_fenced_writes_total", "Writes of a stale owner, which changed nothing")
+        given_back = "Claims that were given back because of a cap or a rate"
+        self._held = counter("unattended_runs_held_total", given_back, ["hold"])
+        self._active = gauge("unattended_worker_runs", "Runs this process works on now")
+        self._slots = gauge("unattended_worker_slots", "Runs this process can work on at once")
+        ProcessCollector(registry=self.registry)
+        self._show_zeros()
+        self._workflows: frozenset[str] = frozenset()
+
+    def _show_zeros(self) -> None:
         for reason in get_args(LossReason):
             self._lease_lost.labels(reason)
-        self._fenced = Counter(
-            "unattended_fenced_writes_total",
-            "Writes of a stale owner, which changed nothing",
-            registry=self.registry,
-        )
-        self._held = Counter(
-            "unattended_runs_held_total",
-            "Claims that were given back because of a cap or a rate",
-            ["hold"],
-            registry=self.registry,
-        )
         for kind in (HoldKind.CONCURRENCY, HoldKind.RATE):
             self._held.labels(kind.value)
-        self._active = Gauge("unattended_worker_runs", "Runs this process works on now", registry=self.registry)
-        self._slots = Gauge("unattended_worker_slots", "Runs this process can work on at once", registry=self.registry)
-        ProcessCollector(registry=self.registry)
-        self._workflows: frozenset[str] = frozenset()
 
     def learn(self, workflows: Iterable[str]) -> None:
         """A run may name a workflow that no package has. Those share one label, as callers can make up any number."""

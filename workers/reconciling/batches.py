@@ -36,8 +36,3 @@ class Question:
             if len(batch) < size:
                 return
             left -= size
-
-
-def names(run: Document) -> dict[str, Any]:
-    """What every log line about a run says."""
-    return {"run_id": run["_id"], "app_id": run["app_id"], "workflow": run["workflow"]}

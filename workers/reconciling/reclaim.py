@@ -14,8 +14,8 @@ import pymongo
 from pymongo.errors import PyMongoError
 
 from accounting.totals import run_totals
-from workers.reconciling.batches import Question, names
-from workers.store.run import RunState
+from workers.reconciling.batches import Question
+from workers.store.run import RunState, labels
 from workers.store.run_document import ENDED_IF_CANCELLED, LET_GO, NOT_READY, READY, Document, history_of, literal
 from workers.store.run_store import RunStore
 from workers.store.transitions import sources_of
@@ -75,12 +75,12 @@ class Reclaim:
             if not error.timeout:
                 raise
             # Its worker was killed in a transaction, which the server ends after 60 s by default. Others do not wait.
-            log.warning("reclaim_put_off", extra={**names(run), "error": type(error).__name__})
+            log.warning("reclaim_put_off", extra={**labels(run), "error": type(error).__name__})
             return None
         if written.matched_count == 0:
             return None
         lease = {"owner": run["lease"]["owner"], "worker_losses": losses}
-        log.warning(_EVENTS[target], extra={**names(run), "reason": "lease expired", **lease})
+        log.warning(_EVENTS[target], extra={**labels(run), "reason": "lease expired", **lease})
         return target
 
     async def _change(self, run: Document, target: RunState, losses: int) -> list[Document]:
@@ -91,7 +91,7 @@ class Reclaim:
             "worker_losses": losses,
         }
         if target is RunState.QUEUED:
-            return [{"$set": {**taken, **_queued_again(losses)}}]
+            return [{"$set": taken}, *_queued_again(losses)]
         usage = {"usage": literal((await run_totals(self._database, run["_id"])).as_json())}
         if target is RunState.CANCELLED:
             return [{"$set": {**taken, **usage}}, {"$set": ENDED_IF_CANCELLED}]
@@ -103,15 +103,15 @@ class Reclaim:
         return [{"$set": {**taken, **usage, **NOT_READY, "outcome": outcome, "finished_at": "$$NOW"}}]
 
 
-def _queued_again(losses: int) -> Document:
+def _queued_again(losses: int) -> list[Document]:
     """At once, unless it may be what kills its workers: then those that were beside it get on first, and runs that
     were lost together come back apart."""
     lost = {"wakes": 0, "last_requeue": {"reason": OutcomeKind.WORKER_LOST.value, "at": "$$NOW"}}
     if losses < SUSPICIOUS_LOSSES:
-        return {**lost, **READY, "wake_at": "$$NOW"}
+        return [{"$set": {**lost, **READY, "wake_at": "$$NOW"}}]
     pause_ms = SUSPECT_PAUSE_S * 2 ** (losses - SUSPICIOUS_LOSSES) * 1000
     due = {"$add": ["$$NOW", {"$multiply": [pause_ms, {"$add": [0.5, {"$rand": {}}]}]}]}
-    return {**lost, "not_before": due, "wake_at": due}
+    return [{"$set": {**lost, "not_before": due}}, {"$set": {"wake_at": "$not_before"}}]  # each $rand is another one
 
 
 def _target(run: Document, losses: int) -> RunState:

@@ -22,10 +22,11 @@ from accounting.store_errors import store_is_away
 from workers.fairness.releases import Releases
 from workers.reconciling.metrics import ReconcileMetrics, Step
 from workers.reconciling.reclaim import Reclaim
-from workers.reconciling.republish import Republish, Tickets, Wake
+from workers.reconciling.republish import Republish, Tickets
 from workers.reconciling.retention import Retention
 from workers.settings import Settings
 from workers.store.run_store import RunStore
+from workers.waking import Wake
 
 log = logging.getLogger(__name__)
 

@@ -6,6 +6,9 @@
    broker tells which: a ticket starts any run, so only as many are sent as there are fewer tickets than ready runs.
    Workers that are all down, or busy for hours, find no pile of repeats; a broker that lost everything is filled up
    again as fast as workers take from it.
+
+A worker of a version that knew no lanes leaves a run in its lane when it claims it. During a rolling upgrade such runs
+turn up here and are taken out, or workers would look for them, and this for their tickets, until they are pruned.
 """
 
 import logging
@@ -13,12 +16,13 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any, Literal, Protocol, get_args
 
-from workers.reconciling.batches import MOST, Question, names
-from workers.store.run import RunState
-from workers.store.run_document import Document
+from workers.reconciling.batches import MOST, Question
+from workers.store.run import RunState, labels
+from workers.store.run_document import NOT_READY, Document
 from workers.store.run_store import RunStore
 from workers.store.transitions import sources_of
 from workers.together import together
+from workers.waking import Wake
 
 log = logging.getLogger(__name__)
 
@@ -28,7 +32,7 @@ REASONS: tuple[Reason, ...] = get_args(Reason)
 # Enough for the workers until the next pass: beyond this nobody starts sooner for one more ticket.
 ENOUGH = MOST
 
-_FIELDS = ("app_id", "workflow", "lane", "wake_at", "wakes", "not_before", "last_requeue")
+_FIELDS = ("app_id", "workflow", "state", "lane", "wake_at", "wakes", "not_before", "last_requeue")
 _FREE: Document = {"state": {"$in": sources_of(RunState.RUNNING)}, "hold": None}
 NOT_LISTED = Question(
     {
@@ -46,11 +50,6 @@ NOT_CLAIMED = Question(
 )
 
 
-class Wake(Protocol):
-    def send(self, run_id: str) -> None:
-        """Tell the workers about a queued run; best effort."""
-
-
 class Tickets(Protocol):
     async def waiting(self) -> int | None:
         """How many wake-ups wait for a worker; None while the broker does not answer."""
@@ -65,10 +64,18 @@ class Republish:
 
     async def run_pass(self, counts: Counter[str]) -> None:
         await self._make_ready(counts)
+        await self._correct_clocks()
         await self._replace_lost(counts)
 
     async def _make_ready(self, counts: Counter[str]) -> None:
         await self._publish(NOT_LISTED, counts, most=MOST)
+
+    async def _correct_clocks(self) -> None:
+        """No ready run is to be looked at so late: whoever accepted it has a clock that is ahead of the database's."""
+        soon = {"$add": ["$$NOW", self._republish_after_s * 1000]}
+        late = {"$add": ["$$NOW", 2 * self._republish_after_s * 1000]}
+        far_off = {"lane": {"$exists": True}, "$expr": {"$gt": ["$wake_at", late]}}
+        await self._runs.update_many(far_off, [{"$set": {"wake_at": soon}}], hint=NOT_CLAIMED.index)
 
     async def _replace_lost(self, counts: Counter[str]) -> None:
         if await self._runs.find_one(NOT_CLAIMED.query, {"_id": 1}, hint=NOT_CLAIMED.index) is None:
@@ -85,16 +92,24 @@ class Republish:
             counts.update(reason for reason in reasons if reason is not None)
 
     async def _wake(self, run: Document, question: Question) -> Reason | None:
+        if run["state"] != RunState.QUEUED.value:
+            await self._take_out_of_lane(run)
+            return None
         due = {"$add": ["$$NOW", self._republish_after_s * 1000]}
         seen = {**question.query, **_FREE, "_id": run["_id"], "wake_at": run["wake_at"]}
-        change = {"lane": "$app_id", "wake_at": due, "wakes": {"$add": ["$wakes", 1]}}
+        change = {"lane": "$app_id", "not_before": None, "wake_at": due, "wakes": {"$add": ["$wakes", 1]}}
         written = await self._runs.update_one(seen, [{"$set": change}])
         if written.matched_count == 0:
             return None
         self._wakeups.send(run["_id"])
         reason = reason_of(run)
-        log.info("run_republished", extra={**names(run), "reason": reason, "wakes": run["wakes"] + 1})
+        log.info("run_republished", extra={**labels(run), "reason": reason, "wakes": run["wakes"] + 1})
         return reason
+
+    async def _take_out_of_lane(self, run: Document) -> None:
+        left = {"_id": run["_id"], "state": {"$ne": RunState.QUEUED.value}, "lane": {"$exists": True}}
+        if (await self._runs.update_one(left, [{"$set": NOT_READY}])).matched_count:
+            log.info("run_taken_out_of_lane", extra={**labels(run), "reason": f"it is {run['state']}"})
 
 
 def reason_of(run: Mapping[str, Any]) -> Reason:

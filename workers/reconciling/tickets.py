@@ -8,16 +8,15 @@ import asyncio
 import logging
 from typing import Any
 
-from amqp.exceptions import ChannelError
 from celery import Celery
 from kombu.exceptions import OperationalError
 
+from workers.broker.queue_length import messages_in
 from workers.broker.wakeups import Wakeups
 
 log = logging.getLogger(__name__)
 
 PATIENCE_S = 1.0
-_NOT_FOUND = "404"
 
 
 class BrokerTickets:
@@ -50,13 +49,3 @@ class BrokerTickets:
                 return messages_in(connection, str(self._app.conf.task_default_queue))
             except (OperationalError, OSError, *connection.connection_errors):
                 return None
-
-
-def messages_in(connection: Any, queue: str) -> int:
-    with connection.channel() as channel:
-        try:
-            return int(channel.queue_declare(queue=queue, passive=True).message_count)
-        except ChannelError as error:
-            if str(error.reply_code) == _NOT_FOUND:  # nobody has sent anything yet; on Redis: nothing waits
-                return 0
-            raise

@@ -16,7 +16,7 @@ from workers.landmarks import passed
 from workers.process.worker import WorkerProcess
 from workers.steps.failures import failed
 from workers.steps.retry_policy import Finish, Requeue
-from workers.store.run import Claim, LeaseLostError, RunState
+from workers.store.run import Claim, LeaseLostError, RunState, labels
 from workflows.context.documents import DocumentWrite, WriteRefusedError
 from workflows.outcome import Outcome, OutcomeKind
 
@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 
 STORE_RETRY_S = 1.0
 STORE_TRY_S = 5.0
-UNRECORDABLE = {"kind": OutcomeKind.PACKAGE_ERROR.value, "reason": "its outcome could not be recorded; see the log"}
+UNRECORDABLE = Outcome(OutcomeKind.PACKAGE_ERROR, "its outcome could not be recorded; see the log")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +41,8 @@ class Ending:
 async def release(claim: Claim, worker: WorkerProcess, ending: Ending) -> None:
     outcome, decision = ending.outcome.worded(worker.redactor.text), ending.decision
     if isinstance(decision, Requeue):
-        await hand_back(claim, worker, decision, reason=outcome.as_document()["reason"])
-        if decision.counts_as_attempt:
+        state = await hand_back(claim, worker, decision, reason=outcome.as_document()["reason"])
+        if decision.counts_as_attempt and state is RunState.QUEUED:
             worker.metrics.retried(claim.document["workflow"], outcome.kind)
         return
     try:
@@ -56,13 +56,14 @@ async def release(claim: Claim, worker: WorkerProcess, ending: Ending) -> None:
         if isinstance(error, PyMongoError) and store_is_away(error):
             raise
         # A run must not come back for ever because its end cannot be written down.
-        log.exception("outcome_unrecordable", extra=labels(claim))
-        await _finish(claim, worker, Finish(RunState.FAILED), {**UNRECORDABLE, "error": None}, {})
+        log.exception("outcome_unrecordable", extra=labels(claim.document))
+        decision, outcome = Finish(RunState.FAILED), UNRECORDABLE
+        await _finish(claim, worker, decision, outcome.as_document(), {})
     worker.metrics.finished(claim.document, decision.state)
     log.info(
         "run_finished",
         extra={
-            **labels(claim),
+            **labels(claim.document),
             "state": decision.state.value,
             "outcome": outcome.kind.value,
             "why": outcome.as_document()["reason"],
@@ -88,14 +89,22 @@ async def _finish(
 
 def log_written(claim: Claim, writes: Sequence[DocumentWrite]) -> None:
     if writes:
-        log.info("documents_written", extra={**labels(claim), "variables": [write.variable for write in writes]})
+        log.info(
+            "documents_written", extra={**labels(claim.document), "variables": [write.variable for write in writes]}
+        )
 
 
-async def hand_back(claim: Claim, worker: WorkerProcess, decision: Requeue, *, reason: str) -> None:
-    await worker.ownership.requeue(
+async def hand_back(claim: Claim, worker: WorkerProcess, decision: Requeue, *, reason: str) -> RunState:
+    state = await worker.ownership.requeue(
         claim, delay=decision.delay, counts_as_attempt=decision.counts_as_attempt, reason=reason[:300]
     )
-    log.info("run_requeued", extra={**labels(claim), "delay_s": decision.delay.total_seconds(), "why": reason[:300]})
+    said = {**labels(claim.document), "why": reason[:300]}
+    if state is RunState.CANCELLED:  # its worker has not heard of that wish
+        worker.metrics.finished(claim.document, state)
+        log.info("run_cancelled", extra=said)
+    else:
+        log.info("run_requeued", extra={**said, "delay_s": decision.delay.total_seconds()})
+    return state
 
 
 async def hand_back_when_store_is_back(claim: Claim, worker: WorkerProcess, *, reason: str) -> None:
@@ -104,7 +113,7 @@ async def hand_back_when_store_is_back(claim: Claim, worker: WorkerProcess, *, r
     What stays away for longer than the lease needs nobody: the reconciler finds the run by its lease. A worker that
     stops leaves it to that as well before it is killed, also when the store hangs in the middle of the answer.
     """
-    log.warning("run_interrupted", extra={**labels(claim), "reason": reason})
+    log.warning("run_interrupted", extra={**labels(claim.document), "reason": reason})
     loop = asyncio.get_running_loop()
     give_up_at = loop.time() + worker.settings.lease_s
     while (left_s := min(give_up_at - loop.time(), worker.seconds_left())) > 0:
@@ -113,13 +122,9 @@ async def hand_back_when_store_is_back(claim: Claim, worker: WorkerProcess, *, r
                 await hand_back(claim, worker, Requeue(timedelta(0), counts_as_attempt=False), reason=reason)
         except LeaseLostError:
             worker.metrics.fenced()
-            log.warning("run_left_to_its_new_owner", extra=labels(claim))
+            log.warning("run_left_to_its_new_owner", extra=labels(claim.document))
             return
         except (PyMongoError, TimeoutError):
             await asyncio.sleep(STORE_RETRY_S)
         else:
             return
-
-
-def labels(claim: Claim) -> dict[str, Any]:
-    return {"run_id": claim.run_id, "app_id": claim.document["app_id"], "workflow": claim.document["workflow"]}

@@ -5,9 +5,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from workers.process.worker import WorkerProcess
-from workers.steps.release import labels
 from workers.steps.run_chat import run_facts
-from workers.store.run import Claim
+from workers.store.run import Claim, labels
 from workflows.chat.agents import BuiltPackage
 from workflows.chat.live import Conversation
 from workflows.chat.transcript import Turn
@@ -28,7 +27,7 @@ async def load_package(claim: Claim, worker: WorkerProcess) -> BuiltPackage:
     version = built.package.version
     if version != pinned:
         if pinned is not None:
-            log.warning("pinned_version_gone", extra={**labels(claim), "pinned": pinned, "used": version})
+            log.warning("pinned_version_gone", extra={**labels(claim.document), "pinned": pinned, "used": version})
         await worker.ownership.pin_package(claim, version)
     return built
 
@@ -40,7 +39,7 @@ async def load_run_context(chat: Conversation, claim: Claim, worker: WorkerProce
         loaded = await load_context(package, facts, claim.document["input"], worker.context_sources)
         values = loaded.variables
         shown = {"values": previews(values)} if worker.settings.verbose_debug else {}
-        log.info("context_loaded", extra={**labels(claim), "names": sorted(values), **shown})
+        log.info("context_loaded", extra={**labels(claim.document), "names": sorted(values), **shown})
     else:
         values = purged(claim.document["context"], chat.suppressed, run_id=claim.run_id)
         recompute(package, values, chat.suppressed)  # of what may just have been purged

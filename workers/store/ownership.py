@@ -18,6 +18,7 @@ from pymongo import ASCENDING, DESCENDING, ReturnDocument
 from pymongo.asynchronous.client_session import AsyncClientSession
 from pymongo.errors import DuplicateKeyError
 
+from accounting.totals import run_totals
 from workers.landmarks import passed
 from workers.store.documents import Documents
 from workers.store.run import AT_REST, Claim, Hold, LeaseLostError, RunState
@@ -27,7 +28,7 @@ from workers.store.transitions import sources_of
 from workflows.context.documents import DocumentWrite
 
 
-def _owned(claim: Claim) -> Document:
+def owned(claim: Claim) -> Document:
     return {"_id": claim.run_id, "lease.token": claim.token, "state": RunState.RUNNING.value}
 
 
@@ -91,7 +92,7 @@ class Ownership:
             "held_by": literal(hold.by),
             "started_at": {"$cond": [{"$eq": ["$started_at", "$claimed_at"]}, None, "$started_at"]},
         }
-        await self._write(claim, [{"$set": waiting}, {"$set": ENDED_IF_CANCELLED}])
+        await self._give_back(claim, waiting)
 
     async def pin_package(self, claim: Claim, version: str) -> None:
         await self._write(claim, {"$set": {"package_version": version}})
@@ -140,21 +141,31 @@ class Ownership:
         resting = [{"$set": ENDED_IF_CANCELLED}] if state in AT_REST else []
         await self._write(claim, [{"$set": end}, *resting], writes=writes)
 
-    async def requeue(self, claim: Claim, *, delay: timedelta, counts_as_attempt: bool, reason: str) -> None:
-        """Back to the queue, after a transient failure or when this worker shuts down."""
+    async def requeue(self, claim: Claim, *, delay: timedelta, counts_as_attempt: bool, reason: str) -> RunState:
+        """Back to the queue, after a transient failure or when this worker shuts down; or cancelled."""
         due = {"$add": ["$$NOW", int(delay.total_seconds() * 1000)]}
         queued = {
             **LET_GO,
-            **({} if delay else READY),
+            **({"not_before": due} if delay else READY),
             **history_of("retry" if counts_as_attempt else "handed_back", reason),
             "state": RunState.QUEUED.value,
-            "not_before": due,
             "wake_at": due,
             "wakes": 0,
             "attempt": {"$add": ["$attempt", int(counts_as_attempt)]},
             "last_requeue": {"reason": literal(reason), "at": "$$NOW"},
         }
-        await self._write(claim, [{"$set": queued}, {"$set": ENDED_IF_CANCELLED}])
+        return await self._give_back(claim, queued)
+
+    async def _give_back(self, claim: Claim, queued: Document) -> RunState:
+        """A run that somebody has asked to cancel ends instead, and says what it used up to here."""
+        try:
+            await self._write(claim, [{"$set": queued}], also={"cancel_requested": None})
+        except LeaseLostError:
+            usage = {"usage": literal((await run_totals(self._store.database, claim.run_id)).as_json())}
+            cancelled = [{"$set": {**queued, **usage}}, {"$set": ENDED_IF_CANCELLED}]
+            await self._write(claim, cancelled, also={"cancel_requested": {"$ne": None}})
+            return RunState.CANCELLED
+        return RunState.QUEUED
 
     async def _write(
         self,
@@ -165,7 +176,7 @@ class Ownership:
         writes: Sequence[DocumentWrite] = (),
     ) -> None:
         async def step(session: AsyncClientSession | None = None) -> None:
-            written = await self._store.runs.update_one({**_owned(claim), **(also or {})}, change, session=session)
+            written = await self._store.runs.update_one({**owned(claim), **(also or {})}, change, session=session)
             if written.matched_count == 0:
                 raise LeaseLostError(claim)
 

@@ -102,6 +102,11 @@ class Claim:
         return int(self.document["attempt"])
 
 
+def labels(run: Mapping[str, Any]) -> dict[str, Any]:
+    """Of a run document: what every log line about a run says."""
+    return {"run_id": run["_id"], "app_id": run["app_id"], "workflow": run["workflow"]}
+
+
 class LeaseLostError(Exception):
     """Another owner holds the run now: stop at once and write nothing."""
 

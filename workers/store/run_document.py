@@ -38,31 +38,29 @@ def run_document(request: RunRequest, *, now: datetime, republish_after: timedel
         "message": request.message,
         "priority": request.priority,
         "state": RunState.QUEUED.value,
-        "hold": None,
         # The app, while the run may be claimed: see by_lane. `held_by` names the limit that holds it: see by_limit.
         "lane": request.app_id,
+        # When a wake-up counts as lost. The message itself is sent right after the insert.
+        "wake_at": now + republish_after,
+        "created_at": now,
+        **_not_yet(),
+    }
+
+
+def _not_yet() -> Document:
+    """What a run says before anybody has worked on it."""
+    return {
+        **dict.fromkeys(("hold", "next_agent", "progress", "question", "outcome", "usage", "cancel_requested")),
+        **dict.fromkeys(("not_before", "claimed_at", "started_at", "finished_at")),
         "attempt": 1,
         "worker_losses": 0,
-        "lease": {"owner": None, "token": 0, "until": None},
+        "wakes": 0,
         "turn": 0,
-        "next_agent": None,
+        "lease": {"owner": None, "token": 0, "until": None},
         "context": {},
-        "progress": None,
-        "question": None,
         "answers": [],
         "errors": [],
         "history": [],
-        "outcome": None,
-        "usage": None,
-        "cancel_requested": None,
-        "not_before": None,
-        # When a wake-up counts as lost. The message itself is sent right after the insert.
-        "wake_at": now + republish_after,
-        "wakes": 0,
-        "created_at": now,
-        "claimed_at": None,
-        "started_at": None,
-        "finished_at": None,
     }
 
 
@@ -75,7 +73,8 @@ def as_json(document: Mapping[str, Any]) -> dict[str, Any]:
 
 # Parts of update pipelines. In one `$set` every expression sees the document as it was before.
 
-READY: Document = {"lane": "$app_id", "hold": None, "held_by": "$$REMOVE"}
+# Ready means now: a time of the past would be one of the future again for a new primary whose clock is behind.
+READY: Document = {"lane": "$app_id", "hold": None, "held_by": "$$REMOVE", "not_before": None}
 NOT_READY: Document = {"lane": "$$REMOVE", "hold": None, "held_by": "$$REMOVE"}
 LET_GO: Document = {"lease.owner": None, "lease.until": None}
 
@@ -88,6 +87,7 @@ _CANCELLED: Document = {
         "reason": {"$concat": ["cancelled by ", "$cancel_requested.by"]},
         "error": None,
     },
+    "question": None,  # nobody is asked any more
     "not_before": None,
     "finished_at": "$$NOW",
 }

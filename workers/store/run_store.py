@@ -11,7 +11,7 @@ from pymongo.errors import DuplicateKeyError, WTimeoutError
 from pymongo.read_concern import ReadConcern
 from pymongo.write_concern import WriteConcern
 
-from workers.control.matching import EVERYTHING, Matching
+from workers.store.matching import EVERYTHING, Matching
 from workers.store.run import UNFINISHED, Accepted, RunRequest
 from workers.store.run_document import Document, run_document
 from workers.store.run_indexes import RUN_INDEXES, TURN_INDEXES
@@ -21,10 +21,15 @@ _INSERT_PAUSE_S = 0.1
 
 
 def connect(url: str, *, database: str) -> AsyncDatabase[Document]:
-    """A client bound to the running loop. Majority and journal: an accepted run survives a primary's death."""
+    """A client bound to the running loop. Majority and journal: an accepted run survives a primary's death.
+
+    Always the primary, whatever the URL prefers: a secondary does not know yet whom somebody has just claimed, and
+    transactions are refused there.
+    """
     client: AsyncMongoClient[Document] = AsyncMongoClient(
         url,
         tz_aware=True,
+        readPreference="primary",
         serverSelectionTimeoutMS=5_000,
         connectTimeoutMS=5_000,
         socketTimeoutMS=30_000,

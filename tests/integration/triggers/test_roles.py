@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from tests.integration.triggers.waiting import until
-from workers.control.matching import Matching
 from workers.settings import Settings, as_environment
+from workers.store.matching import Matching
 from workers.store.run_store import RunStore
 
 pytestmark = pytest.mark.integration

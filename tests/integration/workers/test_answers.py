@@ -228,6 +228,7 @@ async def test_an_answer_that_does_not_answer_is_refused_and_changes_nothing(des
     assert await stage.run(run_id) == before
 
     await cancel(stage.store, run_id, by="ann")
+    assert (await stage.run(run_id))["question"] is None
     with pytest.raises(RefusedError, match="it has ended as cancelled"):
         await say(stage, run_id, responses={"Refund": {"verdict": "yes"}})
 

@@ -5,15 +5,19 @@ import signal
 import sys
 from asyncio.subprocess import Process
 from dataclasses import replace
+from typing import Any
 
 import pytest
+from kombu import Connection
 
 from tests.integration.stage import Stage, until
 from tests.integration.workers.broker_servers import Certificates, Watched, tls_in_front_of
 from tests.integration.workers.broker_stage import OnBroker, accepted, all_end, slow
 from tests.integration.workers.rabbitmq_node import LASTING, RabbitMQ
+from workers.broker.silence import leave_silent_redis
+from workers.celery import celery_config
 from workers.services import Services
-from workers.settings import as_environment
+from workers.settings import Settings, as_environment
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
 
@@ -34,7 +38,7 @@ async def test_a_worker_killed_on_rabbitmq_is_taken_over(rabbitmq: RabbitMQ, on_
     await stage.start_worker()
     [run] = await all_end(stage, [run_id])
 
-    assert run["worker_losses"] == 1
+    assert run["lease"]["token"] == 2, "claimed once by each worker"
 
 
 async def test_on_rabbitmq_a_wake_up_is_in_a_quorum_queue_and_a_busy_worker_holds_one_at_most(
@@ -93,6 +97,22 @@ async def test_a_worker_follows_a_master_that_is_moved_while_it_waits(watched: W
     await all_end(stage, await accepted(stage, 3))
 
     assert worker.returncode is None, stage.log()[-3000:]
+
+
+async def test_a_redis_that_answers_is_not_left(settings: Settings, watched: Watched) -> None:
+    """Else an idle worker would connect anew every few seconds, with a traceback each time."""
+    for url in (settings.redis_url, f"{watched.url}&health_check_interval=7"):
+        config = celery_config(replace(settings, redis_url=url))
+        with Connection(config["broker_url"], transport_options=config["broker_transport_options"]) as connection:
+            channel: Any = connection.default_channel
+            channel.basic_consume("asked", no_ack=True, callback=print, consumer_tag="asked")
+            channel.connection.cycle.on_poll_start()  # from here on it waits for an answer
+            polling = channel._in_poll
+
+            leave_silent_redis(connection)
+
+            assert polling.health_check_interval == channel.health_check_interval
+            polling.disconnect()  # closing the channel would wait
 
 
 async def test_a_master_that_freezes_is_left(watched: Watched, on_broker: OnBroker) -> None:
@@ -159,15 +179,14 @@ async def test_runs_end_over_tls_and_where_the_server_asks_for_a_certificate(
 
 async def started_by_celery(stage: Stage, redis_url: str) -> Process:
     """As people who know Celery start it."""
-    log = (stage.folder / "worker-0.log").open("ab")
-    command = [sys.executable, "-m", "celery", "-A", "workers", "worker", "--loglevel=WARNING"]
+    log = f"--logfile={stage.folder / 'worker-0.log'}"
+    command = [sys.executable, "-m", "celery", "-A", "workers", "worker", "--loglevel=WARNING", log]
     environment = as_environment(replace(stage.settings, redis_url=redis_url))
-    process = await asyncio.create_subprocess_exec(*command, env=environment, stdout=log, stderr=log)
-    log.close()
+    process = await asyncio.create_subprocess_exec(*command, env=environment)
     stage.workers.append(process)
     await until("the worker is ready", lambda: says(stage, "worker_ready"))
     return process
 
 
 async def says(stage: Stage, event: str) -> bool:
-    return event in stage.log()
+    return (stage.folder / "worker-0.log").exists() and event in stage.log()

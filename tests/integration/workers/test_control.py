@@ -7,13 +7,14 @@ from typing import Any
 import pytest
 
 from tests.integration.stage import Stage, relay
-from workers.control.cancelling import cancel, discard
+from workers.control.cancelling import _end, cancel, discard
+from workers.control.changed import seen
 from workers.control.errors import RefusedError, RunNotFoundError
 from workers.control.many import Selection, to_each
-from workers.control.matching import Matching
 from workers.control.naming import whole_run_id
 from workers.control.replaying import replay, replays_of
 from workers.control.retrying import retry_now
+from workers.store.matching import Matching
 from workers.store.ownership import Ownership
 from workers.store.run import Claim, Hold, HoldKind, LeaseLostError, RunRequest, RunState, TriggerEvent
 from workers.store.run_store import RunStore
@@ -95,9 +96,43 @@ async def test_what_is_worked_on_is_marked_and_ends_when_it_is_given_up(store: R
 
     assert (first.state, first.changed, second.changed) == ("running", True, False)
     assert "by ann" in second.said
-    await ownership(store).requeue(claim, delay=timedelta(0), counts_as_attempt=True, reason="429")
+    state = await ownership(store).requeue(claim, delay=timedelta(0), counts_as_attempt=True, reason="429")
     run = await run_of(store, claim.run_id)
-    assert (run["state"], run["outcome"]["reason"], "lane" in run) == ("cancelled", "cancelled by ann", False)
+    assert (state, run["state"], "lane" in run) == ("cancelled", "cancelled", False)
+    assert (run["outcome"]["reason"], run["usage"]["calls"]) == ("cancelled by ann", 0)
+
+
+async def test_of_many_that_ask_at_once_one_is_heard(store: RunStore) -> None:
+    claim = await claimed(store)
+
+    done = await together(cancel(store, claim.run_id, by=f"{number}") for number in range(10))
+
+    assert [each.changed for each in done].count(True) == 1
+    await ownership(store).requeue(claim, delay=timedelta(hours=1), counts_as_attempt=True, reason="429")
+    run = await run_of(store, claim.run_id)
+    assert (run["state"], run["not_before"]) == ("cancelled", None)
+
+
+async def test_what_was_worked_on_since_it_was_looked_at_is_looked_at_again(store: RunStore) -> None:
+    run = await seen(store, await queued(store), None)
+    claim = await ownership(store).claim(run["_id"])
+    assert claim is not None
+    await ownership(store).requeue(claim, delay=timedelta(hours=1), counts_as_attempt=True, reason="429")
+
+    assert await _end(store, run, "ann") is None  # it would not know what this attempt has used
+
+    assert (await cancel(store, claim.run_id, by="ann")).changed
+    assert (await run_of(store, claim.run_id))["not_before"] is None
+
+
+async def test_a_run_that_would_be_held_after_somebody_asked_to_cancel_it_is_cancelled(store: RunStore) -> None:
+    claim = await claimed(store)
+    await cancel(store, claim.run_id, by="ann")
+
+    await ownership(store).hold(claim, Hold(HoldKind.RATE, "rate:acme"))
+
+    run = await run_of(store, claim.run_id)
+    assert (run["state"], run["hold"], "held_by" in run, run["usage"]["calls"]) == ("cancelled", None, False, 0)
 
 
 async def test_a_run_that_would_park_after_somebody_asked_to_cancel_it_is_cancelled(store: RunStore) -> None:
@@ -241,6 +276,7 @@ async def test_a_run_that_waits_for_its_next_attempt_can_be_made_due(store: RunS
     done = await retry_now(store, wake, claim.run_id, by="ann")
 
     assert (done.changed, wake.run_ids) == (True, [claim.run_id])
+    assert (await run_of(store, claim.run_id))["wake_at"] <= datetime.now(UTC)  # should the wake-up get lost
     assert not (await retry_now(store, wake, claim.run_id, by="ann")).changed
     assert await ownership(store).claim_first("acme") is not None
     with pytest.raises(RefusedError, match="is running now"):
@@ -353,7 +389,8 @@ async def test_many_are_changed_in_batches_and_refusals_are_told_but_not_met_aga
 
 async def test_a_selection_never_meets_the_runs_that_it_makes(store: RunStore) -> None:
     run_ids = [await parked(store, str(number)) for number in range(5)]
-    wake, anything = Woken(), Matching(states=(RunState.PARKED, RunState.QUEUED, RunState.CANCELLED))
+    states = (RunState.PARKED, RunState.QUEUED, RunState.CANCELLED)
+    wake, anything = Woken(), Matching(states=states, until=datetime.now(UTC) + timedelta(hours=1))
 
     tally = await to_each(
         store, Selection(anything), lambda run_id: replay(store, wake, run_id, by="ann"), progress=lambda _: None

@@ -14,7 +14,7 @@ from workers.process.heartbeat import Heartbeat
 from workers.settings import Settings
 from workers.store.ownership import Ownership
 from workers.store.run import Claim, RunRequest, TriggerEvent
-from workers.store.run_store import RunStore
+from workers.store.run_store import RunStore, connect
 
 pytestmark = pytest.mark.integration
 
@@ -137,6 +137,53 @@ async def test_a_run_that_was_taken_over_is_cancelled_and_counted(
     assert losses == ["taken_over"]
 
 
+async def kept_until_lost(heartbeat: Heartbeat, claim: Claim) -> None:
+    with heartbeat.keeping(claim):
+        await asyncio.sleep(60)
+
+
+async def test_a_run_whose_transaction_stands_still_costs_no_other_its_lease(
+    store: RunStore, heartbeat: Heartbeat, losses: Losses
+) -> None:
+    """As when a tool blocks the loop in the very moment in which another chat writes its documents."""
+    locked, other = await claimed(store), await claimed(store, "2")
+
+    async with store.database.client.start_session() as session, await session.start_transaction():
+        await store.runs.update_one({"_id": locked.run_id}, {"$set": {"turn": 1}}, session=session)
+        standing = asyncio.create_task(kept_until_lost(heartbeat, locked))
+        await asyncio.sleep(0)  # it is the first of the two that are renewed
+        with heartbeat.keeping(other):
+            for _ in range(2):
+                seen = await lease_end(store, other)
+
+                async def renewed(before: datetime = seen) -> bool:
+                    return await lease_end(store, other) > before
+
+                await until("the other lease is renewed", renewed, within_s=LEASE_S)
+            assert not heartbeat.lost(other)
+        standing.cancel()
+        await session.abort_transaction()
+    assert losses in ([], ["not_renewed"])  # at most the one that is locked
+
+
+async def test_what_its_task_does_next_is_not_cut_off_with_a_run_that_was_lost(
+    store: RunStore, heartbeat: Heartbeat, losses: Losses
+) -> None:
+    """The loop stands while the heartbeat finds it lost, so that it hears of that only after the run was left."""
+    claim = await claimed(store)
+    await store.runs.update_one({"_id": claim.run_id}, {"$inc": {"lease.token": 1}})
+
+    with heartbeat.keeping(claim):
+        give_up_at = time.monotonic() + LEASE_S * 3
+        while not losses and time.monotonic() < give_up_at:
+            time.sleep(0.01)  # noqa: ASYNC251 -- blocking the loop is what is tested
+    await lease_end(store, claim)
+
+    assert losses == ["taken_over"]
+    assert (task := asyncio.current_task()) is not None
+    assert task.cancelling() == 0
+
+
 async def test_a_run_that_its_own_process_claimed_again_keeps_the_new_lease(
     store: RunStore, heartbeat: Heartbeat
 ) -> None:
@@ -157,3 +204,25 @@ async def test_a_run_that_its_own_process_claimed_again_keeps_the_new_lease(
 
         await until("the new lease is renewed", renewed, within_s=LEASE_S)
         assert not heartbeat.lost(new)
+
+
+async def test_a_url_that_prefers_secondaries_is_not_obeyed(
+    store: RunStore, settings: Settings, losses: Losses
+) -> None:
+    """There are none here; where there are, they say who had the run before, and know of no wish to cancel it."""
+    url = f"{settings.mongodb_url}{'&' if '?' in str(settings.mongodb_url) else '?'}readPreference=secondary"
+    told = Heartbeat(url=url, database=settings.database, lease_s=LEASE_S, on_lost=losses)
+    claim = await claimed(store)
+    database = connect(url, database=settings.database)
+    assert await RunStore(database).find(claim.run_id) is not None
+    await database.client.close()
+    await store.runs.update_one({"_id": claim.run_id}, {"$set": {"cancel_requested": {"by": "me"}}})
+
+    told.start()
+    try:
+        with pytest.raises(asyncio.CancelledError), told.keeping(claim):
+            await asyncio.sleep(LEASE_S)
+    finally:
+        told.stop()
+
+    assert losses == []

@@ -5,9 +5,21 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from pymongo.errors import PyMongoError
 
+from accounting.store_errors import store_is_away
 from workers.store.ownership import Ownership
-from workers.store.run import Accepted, Claim, LeaseLostError, RunRequest, RunState, TriggerEvent
+from workers.store.run import (
+    Accepted,
+    Claim,
+    Hold,
+    HoldKind,
+    LeaseLostError,
+    RunRequest,
+    RunState,
+    TriggerEvent,
+)
+from workers.store.run_document import MAX_HISTORY, MAX_REASON
 from workers.store.run_store import RunStore
 from workers.store.storable import NotStorableError
 
@@ -58,6 +70,8 @@ async def test_the_same_event_for_another_app_is_another_run(store: RunStore) ->
 async def test_input_that_cannot_be_stored_is_refused_before_the_insert(store: RunStore) -> None:
     with pytest.raises(NotStorableError, match=r"input\.number"):
         await store.insert(request(input={"number": 2**70}))
+    with pytest.raises(NotStorableError, match="message"):
+        await store.insert(request(message="\ud800"))
 
     assert await store.runs.count_documents({}) == 0
 
@@ -166,3 +180,106 @@ async def test_a_finished_run_keeps_its_token_and_never_changes(store: RunStore)
     assert run is not None
     assert (run["state"], run["lease"]) == ("succeeded", {"owner": None, "token": claim.token, "until": None})
     assert await ownership.claim(claim.run_id) is None
+
+
+async def test_a_turn_that_its_owner_wrote_already_may_be_committed(store: RunStore) -> None:
+    claim = await claimed(store)
+    written = {"_id": f"{claim.run_id}:1", "run_id": claim.run_id, "number": 1, "token": claim.token}
+    await store.turns.insert_one({**TURN, **written})  # and then the answer got lost
+
+    await Ownership(store, owner="first", lease_s=30).commit_turn(claim, number=1, turn=TURN, checkpoint={})
+
+    assert len(await store.committed_turns(claim.run_id, up_to=1)) == 1
+
+
+async def test_a_run_starts_once_and_is_claimed_by_each_of_its_owners(store: RunStore) -> None:
+    first = await claimed(store)
+    second = await taken_over(store, first)
+
+    assert first.document["started_at"] == first.document["claimed_at"]
+    assert second.document["started_at"] == first.document["started_at"] < second.document["claimed_at"]
+
+
+async def test_each_owner_leaves_a_line_that_says_how_it_let_go(store: RunStore) -> None:
+    ownership = Ownership(store, owner="first", lease_s=30)
+    claim = await claimed(store)
+    for reason, counts in (("429", True), ("stopping", False)):
+        await store.runs.update_one({"_id": claim.run_id}, {"$set": {"wakes": 3}})
+        await ownership.requeue(claim, delay=timedelta(0), counts_as_attempt=counts, reason=reason)
+        run = await store.find(claim.run_id)
+        assert run is not None
+        assert (run["attempt"], run["wakes"], run["lease"]["owner"], run["not_before"]) == (2, 0, None, None)
+        again = await ownership.claim(claim.run_id)
+        assert again is not None
+        claim = again
+    await ownership.finish(claim, RunState.FAILED, {"outcome": {**OUTCOME, "reason": "$broken"}, "usage": {}})
+
+    run = await store.find(claim.run_id)
+    assert run is not None
+    lines = [(line["token"], line["owner"], line["ended"], line["reason"]) for line in run["history"]]
+    assert lines == [
+        (1, "first", "retry", "429"),
+        (2, "first", "handed_back", "stopping"),
+        (3, "first", "failed", "$broken"),
+    ]
+
+
+async def test_a_history_is_bounded_in_lines_and_in_length(store: RunStore) -> None:
+    claim = await claimed(store)
+    line = {"token": 0, "owner": "old", "ended": "handed_back", "reason": ""}
+    await store.runs.update_one({"_id": claim.run_id}, {"$set": {"history": [line] * MAX_HISTORY}})
+
+    await Ownership(store, owner="first", lease_s=30).finish(
+        claim, RunState.FAILED, {"outcome": {**OUTCOME, "reason": "x" * 9_000}, "usage": {}}
+    )
+
+    run = await store.find(claim.run_id)
+    assert run is not None
+    assert (len(run["history"]), len(run["history"][-1]["reason"])) == (MAX_HISTORY, MAX_REASON)
+
+
+async def test_a_run_that_is_held_has_no_owner(store: RunStore) -> None:
+    claim = await claimed(store)
+
+    await Ownership(store, owner="first", lease_s=30).hold(claim, Hold(HoldKind.CONCURRENCY, "app:acme"))
+
+    run = await store.find(claim.run_id)
+    assert run is not None
+    assert run["lease"] == {"owner": None, "token": claim.token, "until": None}
+    assert (run["hold"], run["held_by"], run["started_at"], "lane" in run) == ("concurrency", "app:acme", None, False)
+
+
+async def test_a_preferred_run_is_one_of_the_lane_whose_turn_it_is(store: RunStore) -> None:
+    event = TriggerEvent("webhook", "hook", "1", fired_at=datetime.now(UTC))
+    older, preferred = [(await store.insert(request(each))).run_id for each in "12"]
+    elsewhere = (await store.insert(RunRequest("globex", "Digest", event))).run_id
+    ownership = Ownership(store, owner="w", lease_s=30)
+
+    claims = [await ownership.claim_first("acme", preferred=each) for each in (elsewhere, preferred)]
+
+    assert [claim and claim.run_id for claim in claims] == [older, preferred]
+
+
+async def test_a_hand_back_means_now_by_whatever_clock(store: RunStore) -> None:
+    """The next primary's clock may be behind the one that wrote down when."""
+    claim = await claimed(store)
+
+    await Ownership(store, owner="first", lease_s=30).requeue(
+        claim, delay=timedelta(0), counts_as_attempt=False, reason="this worker is stopping"
+    )
+
+    run = await store.find(claim.run_id)
+    assert run is not None
+    assert run["not_before"] is None
+
+
+async def test_an_answer_whose_server_was_restarted_in_its_middle_is_no_fault_of_the_run(store: RunStore) -> None:
+    await store.turns.insert_many([{"run_id": "long", "number": number} for number in range(50)])
+    turns = store.turns.find({"run_id": "long"}, batch_size=10)
+    await anext(turns)
+    await store.database.command("killCursors", "turns", cursors=[turns.cursor_id])  # as a restart does
+
+    with pytest.raises(PyMongoError) as away:
+        await turns.to_list(None)
+
+    assert store_is_away(away.value)

@@ -106,6 +106,17 @@ async def test_a_run_whose_message_was_lost_is_published_again(
     assert pause.total_seconds() == pytest.approx(settings.republish_after_s, abs=1.5)
 
 
+async def test_a_run_that_a_host_with_a_fast_clock_accepted_is_not_left_until_then(
+    store: RunStore, settings: Settings, reconciler: Reconciler
+) -> None:
+    run_id = await _queued(store, wake_at=datetime.now(UTC) + timedelta(hours=5))
+
+    await reconciler.run_pass()
+
+    pause = (await _find(store, run_id))["wake_at"] - datetime.now(UTC)
+    assert pause.total_seconds() == pytest.approx(settings.republish_after_s, abs=1.5)
+
+
 async def test_what_is_not_due_held_or_finished_is_left_alone(
     store: RunStore, reconciler: Reconciler, broker: Broker
 ) -> None:
@@ -152,6 +163,23 @@ async def test_a_queued_run_of_an_older_version_gets_its_lane(
 
     assert (await _find(store, run_id))["lane"] == "acme"
     assert broker.run_ids == [run_id]
+
+
+async def test_runs_that_an_older_worker_left_in_their_lanes_are_taken_out(
+    store: RunStore, reconciler: Reconciler, broker: Broker
+) -> None:
+    left = await together(_queued(store, number) for number in range(BATCH + 1))
+    worked_on = {"state": "succeeded", "held_by": "released:app:acme"}
+    await store.runs.update_many({"_id": {"$in": left}}, {"$set": {**worked_on, "wake_at": PAST}})
+    waiting = await _queued(store, BATCH + 1)
+    await _overdue(store)
+    await store.runs.update_many({"_id": {"$in": left}}, {"$set": {"wake_at": PAST}})  # long before the one that waits
+
+    assert await reconciler.run_pass() == {"republish": {"lost": 1}}
+
+    assert broker.run_ids == [waiting]
+    found = await store.runs.find({"$or": [{"lane": {"$exists": True}}, {"held_by": {"$exists": True}}]}).to_list(None)
+    assert [run["_id"] for run in found] == [waiting]
 
 
 async def test_a_run_that_was_handed_back_is_published_at_once(
@@ -208,7 +236,7 @@ async def test_the_tickets_that_are_missing_name_the_runs_that_have_waited_longe
     broker.run_ids += ["somebody's"] * 3
 
     assert await reconciler.run_pass() == {"republish": {"lost": 2}}
-    assert broker.run_ids[3:] == run_ids[:2]
+    assert set(broker.run_ids[3:]) == set(run_ids[:2])  # they are woken side by side
 
 
 async def test_while_the_broker_is_silent_nothing_is_repeated_and_nothing_forgotten(
@@ -324,6 +352,28 @@ async def test_wake_ups_are_counted_anew_for_a_reclaimed_run(store: RunStore, re
     await reconciler.run_pass()
 
     assert (await _find(store, dead.run_id))["wakes"] == 1
+
+
+@pytest.mark.parametrize(("losses", "least_s", "most_s"), [(2, 5, 15), (3, 10, 30)])
+async def test_a_run_that_may_be_what_kills_its_workers_waits_a_while(
+    store: RunStore, reconciler: Reconciler, losses: int, least_s: float, most_s: float
+) -> None:
+    suspect = await _abandoned(store, worker_losses=losses)
+
+    await reconciler.run_pass()
+
+    run = await _find(store, suspect.run_id)
+    assert (run["state"], "lane" in run, run["wake_at"]) == ("queued", False, run["not_before"])
+    assert least_s <= (run["not_before"] - run["history"][-1]["until"]).total_seconds() <= most_s
+
+
+async def test_a_run_that_was_lost_once_or_twice_goes_on_at_once(store: RunStore, reconciler: Reconciler) -> None:
+    lost = await _abandoned(store, worker_losses=1)
+
+    await reconciler.run_pass()
+
+    run = await _find(store, lost.run_id)
+    assert (run["worker_losses"], run["lane"], run["not_before"]) == (2, "acme", None)
 
 
 async def test_a_live_lease_is_left_alone(store: RunStore, reconciler: Reconciler) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 from collections import Counter
 from collections.abc import Mapping
+from datetime import UTC, datetime
 
 import pytest
 from pymongo import monitoring
@@ -98,6 +99,71 @@ def admission(store: RunStore, caps: str, noted: list[HoldKind] | None = None) -
     return Admission(parse_caps(caps), store, Ownership(store, owner="w", lease_s=30), Sent(), seen.append)
 
 
+async def test_a_run_that_was_let_go_has_time_to_be_claimed(store: RunStore) -> None:
+    [run_id] = await hold(store, "app:acme", ["acme"])
+    await store.runs.update_one({"_id": run_id}, {"$set": {"wake_at": datetime.now(UTC), "wakes": 3}})
+
+    await HeldRuns(store).release_next("app:acme", after="")
+
+    run = await store.find(run_id)
+    assert run is not None
+    left_s = (run["wake_at"] - datetime.now(UTC)).total_seconds()
+    assert store.republish_after.total_seconds() - 5 < left_s <= store.republish_after.total_seconds()
+    assert run["wakes"] == 0
+
+
+async def test_where_there_are_caps_one_process_asks_for_one_claim_after_the_other(store: RunStore) -> None:
+    """A burst that is counted all at once would find itself over the limit, and be given back as a whole."""
+    door, open_door = admission(store, "app=1"), admission(store, "")
+
+    async with open_door.one_at_a_time(), open_door.one_at_a_time(), door.one_at_a_time():
+        second = asyncio.create_task(door.one_at_a_time().__aenter__())
+        await asyncio.sleep(0)
+        assert not second.done()
+    await second
+
+
+async def test_who_has_lost_its_run_to_another_meanwhile_does_not_work_on_it(store: RunStore) -> None:
+    await flood(store, ["acme"], state="running")
+    [run_id] = await flood(store, ["acme"])
+    claim = await claimed(store, run_id)
+    await store.runs.update_one({"_id": run_id}, {"$inc": {"lease.token": 1}})
+
+    assert not await admission(store, "app=1").admitted(claim)
+
+
+async def test_a_run_that_is_given_back_leaves_its_room_to_the_next(store: RunStore) -> None:
+    door = admission(store, "app=1,rate=1/h")
+    first, second = await flood(store, ["acme", "acme"])
+    assert await door.admitted(await claimed(store, first))
+    await store.runs.update_one({"_id": first}, {"$set": {"state": "succeeded"}})
+    [waiting] = await hold(store, "app:acme", ["acme"])
+
+    assert not await door.admitted(await claimed(store, second))  # the rate is used up
+
+    assert await store.runs.count_documents({"_id": waiting, "hold": None, "lane": "acme"}) == 1
+
+
+async def test_of_a_rate_only_what_is_not_on_its_way_yet_is_let_go(store: RunStore) -> None:
+    await hold(store, "rate:acme", ["acme"] * 3, kind="rate")
+    releases = Releases(store, parse_caps("rate=1/m"), Sent())
+
+    assert await releases.run_pass() == {"rate": 1}
+    assert await releases.run_pass() == {}
+
+
+async def test_a_limit_without_room_keeps_no_other_from_being_looked_at(
+    store: RunStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("workers.fairness.releases.MAX_LIMITS", 1)
+    await flood(store, ["acme"], state="running")
+    await hold(store, "app:acme", ["acme"])
+    await hold(store, "app:globex", ["globex"])
+    releases = Releases(store, parse_caps("app=1"), Sent())
+
+    assert [await releases.run_pass() for _ in range(2)] == [{}, {"concurrency": 1}]
+
+
 async def test_who_comes_later_waits_behind_those_that_a_rate_holds(store: RunStore) -> None:
     noted: list[HoldKind] = []
     door = admission(store, "rate=10/s", noted)
@@ -158,9 +224,11 @@ async def test_a_run_that_leaves_is_followed_by_one_of_each_of_its_limits(store:
 class Commands(monitoring.CommandListener):
     def __init__(self) -> None:
         self.names: list[str] = []
+        self.read_concerns: list[str] = []
 
     def started(self, event: monitoring.CommandStartedEvent) -> None:
         self.names.append(event.command_name)
+        self.read_concerns.append(event.command.get("readConcern", {}).get("level"))
 
     def succeeded(self, event: monitoring.CommandSucceededEvent) -> None:
         """Nothing to note."""
@@ -183,6 +251,8 @@ async def test_without_caps_nothing_is_asked_of_the_store(
         assert commands.names == []
         assert await admission(listened, "app=1").admitted(claim)
         assert commands.names == ["aggregate"]
+        # What a new primary knows of the majority may be older than this very claim, and than all that it must see.
+        assert commands.read_concerns == ["local"]
     finally:
         await listened.database.client.close()
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.integration.stage import Document
-from workers.control.matching import Matching
+from workers.store.matching import Matching
 from workers.store.run import RunRequest, TriggerEvent
 from workers.store.run_store import RunStore
 from workers.together import together
@@ -47,6 +47,14 @@ async def test_a_list_examines_no_more_than_it_shows(store: RunStore, wanted: di
 
 async def test_a_list_is_newest_first_and_of_the_app_that_was_asked_for(store: RunStore) -> None:
     run_ids = [await accepted(store, number) for number in range(6)]
+    await store.runs.update_many({}, {"$set": {"created_at": datetime.now(UTC)}})  # then the id says which is newer
 
     assert [run["_id"] for run in await store.list(limit=3)] == run_ids[:2:-1]
     assert [run["_id"] for run in await store.list(Matching(app_id="acme"), limit=2)] == [run_ids[5], run_ids[3]]
+
+
+def test_what_is_accepted_is_on_a_majority_and_what_is_read_too(store: RunStore) -> None:
+    concern = store.runs.write_concern.document
+    assert (concern["w"], concern["j"], "wtimeout" in concern) == ("majority", True, True)
+    assert (store.turns.write_concern, store.turns.read_concern) == (store.runs.write_concern, store.runs.read_concern)
+    assert store.runs.read_concern.level == "majority"

@@ -127,8 +127,8 @@ async def test_a_computed_value_is_persisted_though_no_tool_touched_it(stage: St
 
 async def test_a_turn_whose_worker_died_before_its_commit_is_written_once(stage: Stage) -> None:
     desk(stage, ["A", "B"])
-    slow = [{"tool_calls": [{"name": "visit"}]}, {"text": "noted", "delay_s": 3}]
-    answers(stage, A=slow, B=[{"text": "done", "delay_s": 3}])
+    slow = [{"tool_calls": [{"name": "visit"}]}, {"text": "noted", "delay_s": 2}]
+    answers(stage, A=slow, B=[{"text": "done", "delay_s": 2}])
     first = await stage.start_worker()
     run_id = (await stage.accept("Desk", input={"customer_id": "c1"})).run_id
     await until("the tool has run", lambda: _calls(stage, run_id))
@@ -266,6 +266,7 @@ async def test_a_lease_that_is_renewed_meanwhile_does_not_disturb_a_write(store:
         while not done.is_set():
             until_then = datetime.now(UTC) + timedelta(seconds=30)
             await store.runs.update_one({"_id": claim.run_id}, {"$set": {"lease.until": until_then}})
+            await asyncio.sleep(0.005)  # else the writes, which are longer, would hardly ever get through
 
     renewing = asyncio.create_task(renew())
     for number in range(1, 6):

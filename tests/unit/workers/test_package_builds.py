@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.unit.workflows.packages import write_package
-from workers.steps.package_builds import PackageBuilds
+from workers.process.package_builds import PackageBuilds
 from workflows.chat.agents import AgentShop
 from workflows.chat.errors import PackageDefect
 from workflows.chat.models import Models

@@ -89,6 +89,7 @@ NUMBERS = [each[0] for each in WRITTEN if type(each[3]) is int]
         *[(f"UNATTENDED_{name}", raw) for name in ("LISTEN", "METRICS_LISTEN") for raw in NO_ADDRESSES],
         *[("UNATTENDED_EXTERNAL_HOSTS", raw) for raw in NO_HOSTS],
         ("UNATTENDED_RETENTION_DAYS", "6"),
+        *[("UNATTENDED_DATABASE", raw) for raw in ("a.b", "a b", "$a", "a/b", "ä" * 32)],
         *[("UNATTENDED_CAPS", raw) for raw in NO_CAPS],
         ("UNATTENDED_LOG_FORMAT", "xml"),
         ("UNATTENDED_LOG_LEVEL", "loud"),

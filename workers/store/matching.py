@@ -23,10 +23,6 @@ class Matching:
     since: datetime | None = None
     until: datetime | None = None
 
-    @property
-    def everything(self) -> bool:
-        return self == EVERYTHING
-
     def query(self) -> dict[str, Any]:
         plain = {"app_id": self.app_id, "workflow": self.workflow, "outcome.kind": self.outcome}
         query: dict[str, Any] = {name: value for name, value in plain.items() if value is not None}

@@ -1,4 +1,4 @@
-"""Wake: what a change needs to tell the workers that a run is ready."""
+"""Waking: what those who make a run ready need to tell the workers."""
 
 from typing import Protocol
 

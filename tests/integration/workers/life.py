@@ -1,0 +1,109 @@
+"""What else happens to runs: people, time and mishap, each a step at random on a real MongoDB."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from tests.integration.workers.life_of_workers import ENDS, LONG_AGO, Document, World
+from workers.control.answer import answer
+from workers.control.cancelling import cancel, discard
+from workers.control.errors import RefusedError, RunNotFoundError
+from workers.control.replaying import replay
+from workers.control.retrying import retry_now
+from workers.store.run import TERMINAL, RunState
+from workers.store.run_document import run_document
+
+NOT_OF_OLD = ("lane", "history", "answers", "question", "cancel_requested", "claimed_at", "errors", "replay_of")
+
+
+class Life:
+    """What else happens: people, time and mishap."""
+
+    def __init__(self, world: World) -> None:
+        self.world, self.store, self.dice = world, world.store, world.dice
+        self.reconciler = world.reconciler()
+
+    async def step(self) -> None:
+        some: Callable[[], Awaitable[Any]] = self.dice.choices(
+            [
+                self.insert,
+                self.insert_of_old,
+                self.ask,
+                self.lapse,
+                self.wait,
+                self.lose,
+                self.grow_old,
+                self.reconcile,
+            ],
+            weights=[8, 1, 6, 1, 2, 1, 1, 4],
+        )[0]
+        try:
+            await some()
+        except (RefusedError, RunNotFoundError):
+            self.world.did["refused"] += 1
+
+    async def reconcile(self) -> None:
+        self.world.did.update(
+            {step: sum(counts.values()) for step, counts in (await self.reconciler.run_pass()).items()}
+        )
+
+    async def insert(self) -> None:
+        accepted = await self.store.insert(self.world.request())
+        self.world.accepted += accepted.created
+        if self.dice.random() < 0.9:  # else the sender died in between
+            self.world.send(accepted.run_id)
+
+    async def insert_of_old(self) -> None:
+        """As the version before lanes wrote them."""
+        event = replace(self.world.request().trigger, id=f"old {self.world.accepted} {self.dice.random()}")
+        request = replace(self.world.request(), trigger=event)
+        run = run_document(request, now=datetime.now(UTC), republish_after=timedelta(0))
+        run = {name: value for name, value in run.items() if name not in NOT_OF_OLD}
+        end = {"finished_at": LONG_AGO, "outcome": {"kind": "x", "reason": "", "error": None}, "usage": {}}
+        left = {"lease": {"owner": "of old", "token": 3, "until": LONG_AGO}, "claimed_at": LONG_AGO}
+        kept: list[Document] = [{}, {"state": "running", **left}, *({"state": s, **end} for s in ENDS)]
+        await self.store.runs.insert_one({**run, **self.dice.choice(kept)})
+        self.world.accepted += 1
+
+    async def ask(self) -> None:
+        state = self.dice.choice([*RunState, *[RunState.RUNNING] * 4])
+        run = await self.world.some_run(state=state.value)
+        if run is None:
+            return
+        run_id = run["_id"]
+        wish = self.dice.choice(["cancel", "cancel", "discard", "answer", "retry", "replay"])
+        self.world.did[wish] += 1
+        if wish == "cancel":
+            await cancel(self.store, run_id, by="$me")
+        elif wish == "discard":
+            await discard(self.store, run_id, by="me")
+        elif wish == "answer":
+            await answer(self.store, self.world, run_id, by="me", message="$yes")
+        elif wish == "retry":
+            await retry_now(self.store, self.world, run_id, by="me")
+        else:
+            changed = await replay(self.store, self.world, run_id, by="me", again=self.dice.random() < 0.2)
+            self.world.accepted += changed.changed
+
+    async def lapse(self) -> None:
+        run = await self.world.some_run(state="running")
+        if run is not None:
+            await self.world.lapse(run["_id"], run["lease"]["token"])
+
+    async def wait(self) -> None:
+        """Time passes for what waits for its time."""
+        later = {"state": "queued", "hold": None, "lane": {"$exists": False}}
+        if (run := await self.world.some_run(**later)) is not None:
+            past = {"not_before": LONG_AGO, "wake_at": LONG_AGO}
+            await self.store.runs.update_one({"_id": run["_id"], **later}, {"$set": past})
+
+    async def lose(self) -> None:
+        self.world.tickets[: self.dice.randrange(20)] = []
+
+    async def grow_old(self) -> None:
+        """But for those of which somebody may still write a turn: nobody is frozen for as long as runs are kept."""
+        ended = {"state": {"$in": [state.value for state in TERMINAL]}}
+        run = await self.world.some_run(**ended)
+        if run is not None and run["_id"] not in {run_id for run_id, _ in self.world.lapsed}:
+            await self.store.runs.update_one({"_id": run["_id"], **ended}, {"$set": {"finished_at": LONG_AGO}})

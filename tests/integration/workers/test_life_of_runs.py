@@ -1,0 +1,88 @@
+"""The life of runs: everything that may happen to them, at random and side by side, on a real MongoDB.
+
+Workers that finish, fail, hand back, freeze and write late; people who cancel, answer, discard, replay and cannot wait;
+reconcilers, lost wake-ups, runs of an older version, and retention. After each round every document is looked at. In
+the end honest workers and a reconciler are left alone, and nothing may be stuck.
+
+LIFE_SEED and LIFE_SECONDS give another walk, and a longer one.
+"""
+
+import asyncio
+import os
+import random
+import time
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from tests.integration.workers.life import Life
+from tests.integration.workers.life_of_workers import LONG_AGO, Document, Worker, World
+from tests.integration.workers.life_rules import faults_of, later_faults, turns_faults
+from workers.reconciling.retention import ROLLUPS
+from workers.settings import Settings
+from workers.store.run_store import RunStore
+
+pytestmark = pytest.mark.integration
+
+SEED = int(os.environ.get("LIFE_SEED", "7"))
+SECONDS = float(os.environ.get("LIFE_SECONDS", "7"))
+ROUNDS = max(4, round(SECONDS / 2))
+
+
+async def test_nothing_that_happens_to_runs_loses_doubles_or_stops_one(store: RunStore, settings: Settings) -> None:
+    world = World(store, settings, random.Random(SEED))
+    workers = [Worker(world, f"worker {number}") for number in range(3)]
+    lives = [Life(world) for _ in range(3)]
+    steps = [worker.step for worker in workers for _ in range(3)] + [life.step for life in lives]
+    before: dict[str, Document] = {}
+    for _ in range(ROUNDS):
+        until = time.monotonic() + SECONDS / ROUNDS
+        async with asyncio.TaskGroup() as tasks:
+            for step in [*steps, *(worker.thaw_now_and_then for worker in workers)]:
+                tasks.create_task(repeated(step, until))
+        before = await judged(world, before)
+    await left_alone(world)
+    await judged(world, before)
+    unseen = {"fenced", "cancelled as it was given up", "reclaim", "release", "republish", "retain"} - (
+        +world.did
+    ).keys()
+    assert not unseen, f"this walk did not come by: {unseen}"
+
+
+async def repeated(step: Callable[[], Awaitable[None]], until: float) -> None:
+    while time.monotonic() < until:
+        await step()
+        await asyncio.sleep(0)
+
+
+async def judged(world: World, before: dict[str, Document]) -> dict[str, Document]:
+    """No operation is under way. Every run is there, and is as its state says."""
+    runs = {run["_id"]: run async for run in world.store.runs.find()}
+    turns: dict[str, list[Document]] = {run_id: [] for run_id in runs}
+    async for turn in world.store.turns.find():
+        turns.setdefault(turn["run_id"], []).append(turn)
+    pruned = sum([row["count"] async for row in world.store.database[ROLLUPS].find()])
+    faults = [*world.faults, *(fault for run in runs.values() for fault in faults_of(run))]
+    faults += [fault for run_id, run in runs.items() for fault in turns_faults(run, turns[run_id])]
+    faults += [fault for run_id, run in before.items() if run_id in runs for fault in later_faults(run, runs[run_id])]
+    faults += [f"{run_id} has turns only" for run_id in turns.keys() - runs.keys()]
+    assert not faults, faults[:20]
+    assert len(runs) + pruned == world.accepted
+    return runs
+
+
+async def left_alone(world: World) -> None:
+    """Honest workers and a reconciler, though all wake-ups were lost. Whoever was frozen is dead now; time passes."""
+    world.tickets.clear()
+    world.at_work.clear()
+    workers = [Worker(world, f"honest {number}", honest=True) for number in range(2)]
+    reconciler, give_up_at = world.reconciler(), time.monotonic() + 20
+    unfinished = {"state": {"$in": ["queued", "running"]}}
+    while left := await world.store.runs.find(unfinished).to_list(None):
+        assert time.monotonic() < give_up_at, f"{len(left)} are stuck: {left[:3]}"
+        await world.store.runs.update_many({"state": "running"}, {"$set": {"lease.until": LONG_AGO}})
+        past = {"not_before": LONG_AGO, "wake_at": LONG_AGO}
+        await world.store.runs.update_many({"state": "queued", "hold": None}, {"$set": past})
+        await reconciler.run_pass()
+        while world.tickets:
+            await asyncio.gather(*(worker.step() for worker in workers for _ in range(4)))
