@@ -18,6 +18,10 @@ from ops.embedded.tied import kill_group, start_tied, stop_tied
 
 logger = logging.getLogger(__name__)
 
+# What a role is granted after SIGTERM. A worker takes as long as its own grace, and this much more.
+GRACE_S = 10.0
+BEYOND_WORKERS_GRACE_S = 3.0
+
 PROGRAM = Path(__file__).resolve().parent.parent / "unattended.py"
 
 
@@ -48,7 +52,7 @@ class Supervisor:
         children: Sequence[Child],
         *,
         log_dir: Path | None = None,
-        grace_s: float = 10.0,
+        grace_s: float = GRACE_S,
         policy: RestartPolicy | None = None,
     ) -> None:
         self._children = children

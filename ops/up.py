@@ -12,7 +12,7 @@ from ops.embedded.errors import EmbeddedError
 from ops.embedded.servers import embedded_servers
 from ops.free_ports import require_apart, require_free
 from ops.roles import role_children
-from ops.supervisor import Supervisor
+from ops.supervisor import BEYOND_WORKERS_GRACE_S, Supervisor
 from triggers.service_loop import stopped_by_signals
 from workers.settings import Settings
 from workflows.models_file import models_path, read_models_file
@@ -64,7 +64,9 @@ async def running(settings: Settings) -> AsyncIterator[tuple[Settings, Superviso
                 embedded_servers(settings.data_dir, mongodb=not settings.mongodb_url, redis=not settings.redis_url)
             )
             settings = services.fill(settings)
-        supervisor = await stack.enter_async_context(Supervisor(role_children(settings)))
+        supervisor = await stack.enter_async_context(
+            Supervisor(role_children(settings), grace_s=settings.grace_s + BEYOND_WORKERS_GRACE_S)
+        )
         yield settings, supervisor
 
 

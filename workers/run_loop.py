@@ -33,12 +33,15 @@ from workflows.chat.conversation import close, converse
 from workflows.chat.live import Conversation
 from workflows.chat.transcript import Turn
 from workflows.context.derived import snapshot
-from workflows.context.documents import DocumentWrite, WriteRefusedError
+from workflows.context.documents import DocumentWrite, WriteRefusedError, WriteTooSlowError
 from workflows.context.previews import ShownContext
 from workflows.context.writes import writes_of_turn
 from workflows.outcome import Outcome, OutcomeKind
 
 log = logging.getLogger(__name__)
+
+# An object of a package's own may raise whatever it likes when it is read; no signal arrives in the loop's thread.
+FAULTS = (Exception, KeyboardInterrupt, SystemExit)
 
 
 async def execute(wakeup: str, worker: WorkerProcess) -> None:
@@ -47,6 +50,7 @@ async def execute(wakeup: str, worker: WorkerProcess) -> None:
     while ticket is not None:
         claim = await worker.lanes.next(ticket)
         if claim is None:
+            worker.metrics.found_nothing()
             log.debug("nothing_to_claim", extra={"run_id": ticket})
             return
         await own(claim, worker)
@@ -69,7 +73,7 @@ async def work_under_lease(claim: Claim, worker: WorkerProcess) -> str | None:
     try:
         with worker.heartbeat.keeping(claim), worker.interruptible():
             try:
-                await release(claim, worker, await work_on(claim, worker))
+                await let_go(claim, worker, await work_on(claim, worker))
             except asyncio.CancelledError:
                 if worker.heartbeat.lost(claim):
                     return "the lease was not renewed"  # maybe nobody else has it yet: then it is given back
@@ -82,6 +86,15 @@ async def work_under_lease(claim: Claim, worker: WorkerProcess) -> str | None:
     except PyMongoError as error:
         return f"store unavailable: {type(error).__name__}"
     return None
+
+
+async def let_go(claim: Claim, worker: WorkerProcess, ending: Ending) -> None:
+    """A run whose result was not written in time comes back for it while attempts remain. Its turns are not asked again."""
+    try:
+        await release(claim, worker, ending)
+    except WriteTooSlowError as error:
+        outcome = failed(error, transient=True)
+        await release(claim, worker, Ending(decision_on(outcome, claim, worker), outcome, (), ending.record))
 
 
 async def work_on(claim: Claim, worker: WorkerProcess) -> Ending:
@@ -98,14 +111,14 @@ async def work_on(claim: Claim, worker: WorkerProcess) -> Ending:
             raise
         heard()
         outcome = Outcome(OutcomeKind.CANCELLED, "cancelled")
-    except Exception as error:
+    except FAULTS as error:
         if isinstance(error, PyMongoError) and store_is_away(error):
             raise
         outcome = outcome_of(error, labels(claim.document))
     outcome = cancelled_or(outcome, claim, worker)
     try:
         return await ending_of(chat, outcome, claim, worker)
-    except Exception as error:  # noqa: BLE001 -- a package may have destroyed what its last steps need; its run ends
+    except FAULTS as error:  # a package may have destroyed what its last steps need; its run ends
         return Ending(Finish(RunState.FAILED), outcome_of(error, labels(claim.document)))
 
 
@@ -141,13 +154,7 @@ async def work_on_chat(chat: Conversation, claim: Claim, worker: WorkerProcess) 
 async def ending_of(chat: Conversation | None, outcome: Outcome, claim: Claim, worker: WorkerProcess) -> Ending:
     """Decides whether this is the end. Then the package's last steps run, and what it owes to databases is known."""
     pattern = chat.package.orchestrator.pattern if chat is not None else "DefaultPattern"
-    decision = decide(
-        outcome,
-        pattern=pattern,
-        attempt=claim.attempt,
-        max_attempts=worker.settings.max_attempts,
-        random=random.random,
-    )
+    decision = decision_on(outcome, claim, worker, pattern=pattern)
     if chat is None or isinstance(decision, Requeue):
         return Ending(decision, outcome)
     before = snapshot(chat.context) if chat.unseen is None else chat.unseen
@@ -158,6 +165,18 @@ async def ending_of(chat: Conversation | None, outcome: Outcome, claim: Claim, w
     if refused is not None:
         return Ending(Finish(RunState.FAILED), refused, (), record_of(chat))
     return Ending(decision, outcome, writes, {**record_of(chat), **question_in(chat, outcome, claim)})
+
+
+def decision_on(
+    outcome: Outcome, claim: Claim, worker: WorkerProcess, *, pattern: str = "DefaultPattern"
+) -> Finish | Requeue:
+    return decide(
+        outcome,
+        pattern=pattern,
+        attempt=claim.attempt,
+        max_attempts=worker.settings.max_attempts,
+        random=random.random,
+    )
 
 
 def owed_by(

@@ -91,6 +91,11 @@ class Settings:
     republish_after_s: int = _setting(
         "Seconds before a queued run's wake-up counts as lost", default=15, parse=positive_int
     )
+    grace_s: int = _setting(
+        "Seconds in which turns may end when a worker is told to stop; it is gone two later",
+        default=7,
+        parse=positive_int,
+    )
     queue: str = _setting("Name of the Celery queue", default="unattended", parse=plain_text)
     listen: Address = _setting(
         "Address of the gateway", default=Address("127.0.0.1", 8400), parse=parse_address, shown="127.0.0.1:8400"

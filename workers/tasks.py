@@ -147,10 +147,9 @@ def _open_to_probes(instance: Any, **_: Any) -> None:
     # Before the broker is reached, for which Celery waits as long as it takes: alive, though not ready.
     if issubclass(instance.pool_cls, TaskPool):
         with _or_cannot_start():
-            process.server = serve_metrics(
-                process.metrics.registry, loader().settings().metrics_listen, process.health.health()
-            )
-        process.leaving.start()
+            settings = loader().settings()
+            process.server = serve_metrics(process.metrics.registry, settings.metrics_listen, process.health.health())
+        process.leaving.start(grace_s=settings.grace_s)
 
 
 @signals.worker_ready.connect

@@ -53,6 +53,8 @@ async def test_a_run_that_kills_its_worker_each_time_is_parked_and_others_procee
     lost_by = [sum(line["ended"] == "worker_lost" for line in run["history"]) for run in (survivor, *others)]
     told("poison", deaths=deaths, runs_beside=BESIDE + 1, takeovers_of_others=sum(lost_by), most=max(lost_by))
     assert (parked["state"], parked["outcome"]["kind"]) == ("parked", "worker_lost")
-    assert deaths >= MAX_WORKER_LOSSES - KILLED_BEFORE
+    died_of_it = sum(line["ended"] == "worker_lost" for line in parked["history"])
+    assert died_of_it == MAX_WORKER_LOSSES - KILLED_BEFORE
+    assert deaths == died_of_it
     assert lost_by[0] >= deaths - 1, "the long run was meant to be beside the poison all the time"
     assert {run["state"] for run in (survivor, *others)} == {"succeeded"}

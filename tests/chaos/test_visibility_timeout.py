@@ -1,18 +1,18 @@
 """A run that lasts twenty times as long as Redis thinks a message may be worked on is executed once."""
 
-import os
 from dataclasses import replace
 
 import pytest
 
+from tests.chaos.lengths import length
+from tests.chaos.test_worker_killed import counted
 from tests.integration.stage import Stage, relay
 from workers.settings import Settings
 from workers.store.run_store import RunStore
 
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(180)]
 
-LONG = bool(os.environ.get("UNATTENDED_TEST_LONG"))
-VISIBILITY_TIMEOUT_S = 3 if LONG else 1
+VISIBILITY_TIMEOUT_S = length(short=1, long=3)
 TURNS = 4
 RUN_S = 20 * VISIBILITY_TIMEOUT_S
 
@@ -35,9 +35,11 @@ async def test_a_run_longer_than_the_visibility_timeout_is_executed_once(
 
         runs = [await stage.reconciled_until_ended(each, within_s=RUN_S + 60) for each in run_ids]
         rows = [await stage.usage_rows(each) for each in run_ids]
+        dropped = [await counted(stage, "unattended_idle_wakeups_total", worker=each) for each in range(3)]
     finally:
         await stage.close()
 
+    assert sum(dropped) >= len(run_ids), "no repeated wake-up has reached a worker"
     for run, calls in zip(runs, rows, strict=True):
         assert (run["state"], run["turn"], run["attempt"]) == ("succeeded", TURNS, 1)
         assert (run["lease"]["token"], run["worker_losses"]) == (1, 0), "it was claimed more than once"

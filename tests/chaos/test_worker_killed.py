@@ -6,6 +6,7 @@ import signal
 import pytest
 
 from tests.integration.stage import Stage, relay, until
+from tests.integration.workers.test_worker_health import address_of, fetched
 
 pytestmark = pytest.mark.chaos
 
@@ -54,6 +55,7 @@ async def test_a_paused_worker_that_wakes_after_its_lease_writes_nothing(stage: 
 
     assert (run["state"], run["turn"]) == ("succeeded", 4)
     assert await stage.run(run_id) == run
+    assert await counted(stage, "unattended_fenced_writes_total", worker=0) >= 1
     tokens = [turn["token"] for turn in await stage.store.committed_turns(run_id, up_to=4)]
     assert tokens == sorted(tokens)
 
@@ -75,6 +77,11 @@ async def test_a_wiped_redis_loses_no_accepted_run(stage: Stage) -> None:
     assert waiting == 20
     assert {run["state"] for run in runs} == {"succeeded"}
     assert [len(await stage.usage_rows(run["_id"])) for run in runs] == [1] * 20
+
+
+async def counted(stage: Stage, metric: str, *, worker: int) -> float:
+    _, text = await fetched(address_of(stage, worker), "/metrics")
+    return sum(float(line.split()[1]) for line in text.splitlines() if line.startswith(f"{metric} "))
 
 
 async def _says(stage: Stage, event: str) -> bool:

@@ -75,7 +75,8 @@ async def settings(servers: Services, tmp_path: Path, dropped: Callable[[str], N
 
 @pytest.fixture
 async def store(settings: Settings) -> AsyncIterator[RunStore]:
-    database = connect(settings.mongodb_url or "", database=settings.database)
+    # Polling, for the same reason as in `dropped`.
+    database = connect(f"{settings.mongodb_url}&serverMonitoringMode=poll", database=settings.database)
     store = RunStore(database, republish_after_s=settings.republish_after_s)
     await store.ensure_indexes()
     yield store

@@ -16,7 +16,7 @@ from workers.store.run import RunState
 from workers.store.run_document import READY, Document, literal
 from workers.store.run_store import RunStore
 from workers.store.storable import NotStorableError, check_storable
-from workers.store.transitions import sources_of
+from workers.store.transitions import moves
 from workers.waking import Wake
 
 log = logging.getLogger(__name__)
@@ -159,7 +159,7 @@ async def _written(store: RunStore, run: Document, given: Document) -> bool:
     """False when the run is no longer as it was read: each owner has another token, so a token knows one question."""
     asked = {
         "_id": run["_id"],
-        "state": {"$eq": RunState.NEEDS_HUMAN.value, "$in": sources_of(RunState.QUEUED)},
+        "state": moves(RunState.NEEDS_HUMAN, RunState.QUEUED),
         "lease.token": run["lease"]["token"],
         "cancel_requested": None,
     }

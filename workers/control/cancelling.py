@@ -19,7 +19,7 @@ from workers.control.errors import RefusedError
 from workers.store.run import RunState
 from workers.store.run_document import NOT_READY, Document, literal
 from workers.store.run_store import RunStore
-from workers.store.transitions import sources_of
+from workers.store.transitions import moves
 from workflows.outcome import OutcomeKind
 
 log = logging.getLogger(__name__)
@@ -83,7 +83,7 @@ async def _written(store: RunStore, run: Document, change: Document) -> bool:
     """With the token that was seen: nobody has worked on the run since its usage was summed up."""
     same = {
         "_id": run["_id"],
-        "state": {"$eq": run["state"], "$in": sources_of(RunState.CANCELLED)},
+        "state": moves(RunState(run["state"]), RunState.CANCELLED),
         "lease.token": run["lease"]["token"],
     }
     written = await store.runs.update_one(same, [{"$set": change}])

@@ -14,7 +14,7 @@ from workers.control.errors import RefusedError, RunNotFoundError
 from workers.store.run import RunRequest, RunState, TriggerEvent
 from workers.store.run_document import Document, literal
 from workers.store.run_store import RunStore
-from workers.store.transitions import sources_of
+from workers.store.transitions import moves
 from workers.waking import Wake
 
 log = logging.getLogger(__name__)
@@ -102,7 +102,7 @@ def _request(run: Document, *, number: str) -> RunRequest:
 
 
 async def _resolved(store: RunStore, run_id: str, new_run_id: str, by: str) -> RunState:
-    parked = {"_id": run_id, "state": {"$eq": RunState.PARKED.value, "$in": sources_of(RunState.CANCELLED)}}
+    parked = {"_id": run_id, "state": moves(RunState.PARKED, RunState.CANCELLED)}
     resolved = {"at": "$$NOW", "by": literal(by), "how": "replayed", "run_id": new_run_id}
     # Its outcome stays: it was counted under that. Whoever discarded it meanwhile has resolved it already.
     end = {"state": RunState.CANCELLED.value, "resolved": resolved, "finished_at": "$$NOW"}

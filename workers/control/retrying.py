@@ -48,5 +48,5 @@ async def _due(store: RunStore, run: Document) -> bool:
     # What is in no lane waits for its time, or for the reconciler to see that it has come.
     waiting = {"_id": run["_id"], "state": RunState.QUEUED.value, "hold": None, "lane": {"$exists": False}}
     # Due for the reconciler too: it sends the wake-up if this process dies before it does.
-    now = {**READY, "not_before": "$$NOW", "wake_at": "$$NOW", "wakes": 0}
+    now = {**READY, "wake_at": "$$NOW", "wakes": 0}
     return (await store.runs.update_one(waiting, [{"$set": now}])).matched_count > 0

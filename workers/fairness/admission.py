@@ -17,11 +17,12 @@ from typing import Any
 
 from pymongo.errors import PyMongoError
 
-from workers.fairness.caps import Caps, Limit
+from workers.fairness.caps import Caps
 from workers.fairness.held import HeldRuns
+from workers.fairness.letting_go import LettingGo
 from workers.fairness.rates import Rates
 from workers.store.ownership import Ownership
-from workers.store.run import Claim, Hold, HoldKind, LeaseLostError, labels
+from workers.store.run import Claim, Hold, HoldKind, LeaseLostError, RunState, labels
 from workers.store.run_store import RunStore
 from workers.waking import Wake
 
@@ -30,14 +31,23 @@ log = logging.getLogger(__name__)
 
 class Admission:
     def __init__(
-        self, caps: Caps, store: RunStore, ownership: Ownership, wakeups: Wake, on_held: Callable[[HoldKind], None]
+        self,
+        caps: Caps,
+        store: RunStore,
+        ownership: Ownership,
+        wakeups: Wake,
+        *,
+        on_held: Callable[[HoldKind], None],
+        on_fenced: Callable[[], None],
     ) -> None:
         self._caps = caps
         self._held = HeldRuns(store)
         self._rates = Rates(store.database)
+        self._letting_go = LettingGo(caps, self._held, self._rates)
         self._ownership = ownership
         self._wakeups = wakeups
         self._on_held = on_held
+        self._on_fenced = on_fenced
         self._one_at_a_time = asyncio.Lock()
 
     def one_at_a_time(self) -> AbstractAsyncContextManager[Any]:
@@ -51,30 +61,43 @@ class Admission:
             hold = await self._over(claim)
             if hold is None:
                 return True
-            await self._ownership.hold(claim, hold)
+            state = await self._ownership.hold(claim, hold)
         except LeaseLostError:
+            self._on_fenced()
             return False
         except PyMongoError as error:
             await self._give_back(claim, reason=f"store unavailable: {type(error).__name__}")
             raise
-        self._on_held(hold.kind)
-        log.info("run_held", extra={**labels(claim.document), "hold": hold.kind.value, "by": hold.by})
+        if state is RunState.QUEUED:
+            self._on_held(hold.kind)
+            log.info("run_held", extra={**labels(claim.document), "hold": hold.kind.value, "by": hold.by})
+        else:
+            log.info("run_cancelled", extra={**labels(claim.document), "why": "before it started"})
         await self.release_after(claim)
         return False
 
     async def _over(self, claim: Claim) -> Hold | None:
         app_id, workflow = claim.document["app_id"], claim.document["workflow"]
         for limit in self._caps.limits_of(app_id, workflow):
-            if await self._held.running(limit.name, up_to=limit.most + 1) > limit.most:
+            # Those on their way, too: who just came does not take the place that somebody was let go for.
+            if await self._held.taken(limit.name, up_to=limit.most + 1) > limit.most:
                 return Hold(HoldKind.CONCURRENCY, limit.name)
         rate = self._caps.rate_of(app_id)
         if rate is None or not is_first_start(claim.document):
             return None
-        name = f"rate:{app_id}"
-        first = await self._held.first_of(name)
-        if first is not None and goes_before(first, claim.document):
-            return Hold(HoldKind.RATE, name)  # or those that are held would wait for ever behind those that come
-        return None if await self._rates.take(app_id, rate) else Hold(HoldKind.RATE, name)
+        hold = Hold(HoldKind.RATE, f"rate:{app_id}")
+        if await self._somebody_goes_before(claim, hold.by):
+            return hold  # or those that are held would wait for ever behind those that come
+        return None if await self._rates.take(app_id, rate) else hold
+
+    async def _somebody_goes_before(self, claim: Claim, limit: str) -> bool:
+        """Who waits for this limit, is more urgent, and does not wait for its workflow as well."""
+        own = -claim.document["priority"], claim.run_id
+        for head in await self._held.heads(limit):
+            same = head.workflow == claim.document["workflow"]
+            if head.urgency < own and (same or await self._letting_go.room(f"workflow:{head.workflow}")):
+                return True
+        return False
 
     async def _give_back(self, claim: Claim, *, reason: str) -> None:
         with suppress(PyMongoError, LeaseLostError):  # who cannot be told finds it by its lease
@@ -85,23 +108,15 @@ class Admission:
         released: list[str] = []
         try:
             for limit in self._caps.limits_of(claim.document["app_id"], claim.document["workflow"]):
-                if await self._held.first_of(limit.name) is not None and await self._has_room(limit):
-                    run_id = await self._held.release_next(limit.name, after=claim.document["app_id"])
-                    released += [run_id] if run_id is not None else []
+                if await self._held.anybody(limit.name) and await self._letting_go.room(limit.name):
+                    run_ids, _ = await self._letting_go.let_go(limit.name, most=1, after=claim.document["app_id"])
+                    released += run_ids
         except PyMongoError as error:
             log.warning("release_left_to_reconciler", extra={**labels(claim.document), "error": type(error).__name__})
         for run_id in released[1:]:
             self._wakeups.send(run_id)
         return released[0] if released else None
 
-    async def _has_room(self, limit: Limit) -> bool:
-        return await self._held.taken(limit.name, up_to=limit.most) < limit.most
-
 
 def is_first_start(run: Mapping[str, Any]) -> bool:
     return bool(run["started_at"] == run["claimed_at"])
-
-
-def goes_before(held: Mapping[str, Any], run: Mapping[str, Any]) -> bool:
-    """Priority first, then age: run ids sort by time."""
-    return (-held["priority"], held["_id"]) < (-run["priority"], run["_id"])

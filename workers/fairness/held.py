@@ -1,10 +1,11 @@
-"""Held runs: who waits for which limit, and letting the next one go.
+"""Held runs: who waits for which limit, and who is on its way.
 
 A run that was let go stays in the index of its limit, as `released:<limit>`, until a worker claims it: what is on its
-way counts as if it were running, so that nobody releases for the same room twice.
+way counts as if it were running, so that nobody lets go for the same room twice.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from pymongo import ASCENDING, DESCENDING
 from pymongo.read_concern import ReadConcern
@@ -12,23 +13,55 @@ from pymongo.read_concern import ReadConcern
 from workers.store.run import RunState
 from workers.store.run_document import READY, Document, literal
 from workers.store.run_store import RunStore
-from workers.together import together
 
 ON_ITS_WAY = "released:"
 _INDEX = "by_limit"
 _COUNTED_BY = {"app": ("app_id", "running_by_app"), "workflow": ("workflow", "running_by_workflow")}
-NEXT_FIRST = (("app_id", ASCENDING), ("priority", DESCENDING), ("_id", ASCENDING))
-# Both are answered by skipping through the index, a seek for each limit or app (DISTINCT_SCAN): the order is the
-# index's own. `$exists` in the place of `$gte` would read every document there is.
+_URGENT_FIRST = {"priority": DESCENDING, "_id": ASCENDING}
+_ORDER = {"app_id": ASCENDING, "workflow": ASCENDING, **_URGENT_FIRST}
+# Answered by skipping through the index, a seek for each limit (DISTINCT_SCAN): the order is the index's own. `$exists`
+# in the place of `$gte` would read every document there is.
 EACH_LIMIT: list[Mapping[str, object]] = [
     {"$match": {"held_by": {"$gte": ""}}},
-    {"$sort": {"held_by": ASCENDING, **dict(NEXT_FIRST)}},
+    {"$sort": {"held_by": ASCENDING, **_ORDER}},
     {"$group": {"_id": "$held_by"}},
 ]
 
 
-def each_app(limit: str) -> list[Mapping[str, object]]:
-    return [{"$match": {"held_by": limit}}, {"$sort": dict(NEXT_FIRST)}, {"$group": {"_id": "$app_id"}}]
+@dataclass(frozen=True, slots=True)
+class Head:
+    """The most urgent run of an app that waits for a workflow, or of a workflow in which an app waits."""
+
+    app_id: str
+    workflow: str
+    run_id: str
+    priority: int
+
+    @property
+    def urgency(self) -> tuple[int, str]:
+        """Priority first, then age: run ids sort by time."""
+        return -self.priority, self.run_id
+
+
+def is_of_workflow(limit: str) -> bool:
+    return limit.startswith("workflow:")
+
+
+def _whose(limit: str) -> Document:
+    """All that a limit holds; of an app's, or its rate's, all have this app."""
+    return {"held_by": limit} if is_of_workflow(limit) else {"held_by": limit, "app_id": limit.partition(":")[2]}
+
+
+def each_head(limit: str) -> list[Mapping[str, object]]:
+    """A seek for each, too."""
+    group = "app_id" if is_of_workflow(limit) else "workflow"
+    firsts = {name: {"$first": f"${name}"} for name in ("app_id", "workflow", "priority")}
+    order = _ORDER if is_of_workflow(limit) else {"workflow": ASCENDING, **_URGENT_FIRST}
+    return [
+        {"$match": _whose(limit)},
+        {"$sort": order},
+        {"$group": {"_id": f"${group}", "run_id": {"$first": "$_id"}, **firsts}},
+    ]
 
 
 class HeldRuns:
@@ -43,9 +76,18 @@ class HeldRuns:
         names: list[str] = [row["_id"] async for row in found]
         return [name for name in names if not name.startswith(ON_ITS_WAY)]
 
-    async def first_of(self, limit: str) -> Document | None:
-        found = self._runs.find({"held_by": limit}, {"_id": 1, "priority": 1}, hint=_INDEX)
-        return next(iter(await found.sort(list(NEXT_FIRST)).limit(1).to_list(1)), None)
+    async def anybody(self, limit: str) -> bool:
+        return await self._runs.find_one({"held_by": limit}, {"_id": 1}, hint=_INDEX) is not None
+
+    async def heads(self, limit: str) -> list[Head]:
+        found = await self._runs.aggregate(each_head(limit), hint=_INDEX)
+        return [Head(row["app_id"], row["workflow"], row["run_id"], row["priority"]) async for row in found]
+
+    async def behind(self, limit: str, head: Head, count: int) -> list[Head]:
+        """So many of those that this one stands for, the most urgent first."""
+        query = {"held_by": limit, "app_id": head.app_id, "workflow": head.workflow}
+        found = self._runs.find(query, {"priority": 1}, hint=_INDEX).sort(list(_ORDER.items())).limit(count)
+        return [Head(head.app_id, head.workflow, run["_id"], run["priority"]) async for run in found]
 
     async def taken(self, limit: str, *, up_to: int) -> int:
         """How many run under it or are about to. In this order: a run that starts in between is counted twice, not
@@ -62,52 +104,9 @@ class HeldRuns:
         query = {field: name, "state": RunState.RUNNING.value}
         return await self._runs.count_documents(query, limit=up_to, hint=index)
 
-    async def release_next(self, limit: str, *, after: str) -> str | None:
-        """Of the app that comes after this one, in order of names and round and round, what is most urgent."""
-        for apps in ({"app_id": {"$gt": after}}, {}):
-            released = await self._runs.find_one_and_update(
-                {**_held(limit), **apps},
-                [{"$set": self._released(limit)}],
-                projection={"_id": 1},
-                sort=NEXT_FIRST,
-                hint=_INDEX,
-            )
-            if released is not None:
-                return str(released["_id"])
-        return None
-
-    async def release(self, limit: str, *, most: int, after: str) -> tuple[list[str], str]:
-        """So many at once, evenly over the apps that wait; and whose turn was last."""
-        waiting = await self._runs.aggregate(each_app(limit), hint=_INDEX)
-        shares = shares_of([row["_id"] async for row in waiting], most, after=after)
-        found = await together(self._next_of(limit, app_id, share) for app_id, share in shares.items())
-        run_ids = [run_id for ids in found for run_id in ids]
-        if not run_ids:
-            return [], after
-        await self._runs.update_many({**_held(limit), "_id": {"$in": run_ids}}, [{"$set": self._released(limit)}])
-        return run_ids, list(shares)[(most - 1) % len(shares)]
-
-    async def _next_of(self, limit: str, app_id: str, count: int) -> list[str]:
-        query = {"held_by": limit, "app_id": app_id}
-        found = self._runs.find(query, {"_id": 1}, hint=_INDEX).sort(list(NEXT_FIRST)).limit(count)
-        return [run["_id"] async for run in found]
-
-    def _released(self, limit: str) -> Document:
+    async def let_go(self, limit: str, run_ids: Sequence[str]) -> int:
+        """How many of them waited still."""
+        held = {"held_by": limit, "state": RunState.QUEUED.value, "_id": {"$in": [*run_ids]}}
         lost_at = {"$add": ["$$NOW", self._republish_after_ms]}
-        return {**READY, "held_by": literal(ON_ITS_WAY + limit), "wake_at": lost_at, "wakes": 0}
-
-
-def _held(limit: str) -> Document:
-    return {"held_by": limit, "state": RunState.QUEUED.value}
-
-
-def shares_of(apps: Iterable[str], most: int, *, after: str) -> dict[str, int]:
-    """`most` runs dealt out one by one to apps in order of names, beginning with the one after `after`."""
-    dealt = round_from(apps, after)[:most]
-    each, more = divmod(most, len(dealt)) if dealt else (0, 0)
-    return {app: each + (place < more) for place, app in enumerate(dealt)}
-
-
-def round_from(names: Iterable[str], after: str) -> list[str]:
-    """In order and round: those after that one first."""
-    return sorted(names, key=lambda name: (name <= after, name))
+        ready = {**READY, "held_by": literal(ON_ITS_WAY + limit), "wake_at": lost_at, "wakes": 0}
+        return (await self._runs.update_many(held, [{"$set": ready}])).modified_count

@@ -30,6 +30,7 @@ from workers.store.run_store import RunStore
 
 LOOK_EVERY_S = 0.03
 LOOK_SHARE = 10  # of the time at most one in so many goes into looks
+LOOK_AT_LEAST_EVERY_S = 1.0  # one look that an election or a tool has held up says nothing about the next
 IN_ONE_ANSWER = 100_000
 # Others may be faster each time, but this often only where runs stand in a lane that nobody may claim.
 MOST_LOOKS = 20
@@ -125,7 +126,8 @@ class Lanes:
             began = time.monotonic()
             found = await self._runs.aggregate(FIRST_OF_EACH, hint="by_lane", batchSize=IN_ONE_ANSWER)
             self._seen = Look({row["_id"]: row["urgency"] async for row in found}, began=began)
-            self._every_s = max(LOOK_EVERY_S, (time.monotonic() - began) * LOOK_SHARE)
+            took_s = time.monotonic() - began
+            self._every_s = min(max(LOOK_EVERY_S, took_s * LOOK_SHARE), LOOK_AT_LEAST_EVERY_S)
 
 
 # Answered by skipping through the index, a seek for each lane (DISTINCT_SCAN): the order is the index's own.

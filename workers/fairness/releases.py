@@ -10,10 +10,11 @@ one run too many, which its worker then gives back.
 
 import logging
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
-from workers.fairness.caps import Caps, Rate
-from workers.fairness.held import HeldRuns, round_from
+from workers.fairness.caps import Caps
+from workers.fairness.held import HeldRuns
+from workers.fairness.letting_go import LettingGo, round_from
 from workers.fairness.rates import Rates
 from workers.store.run import HoldKind
 from workers.store.run_store import RunStore
@@ -31,10 +32,9 @@ _KINDS = {"app": HoldKind.CONCURRENCY, "workflow": HoldKind.CONCURRENCY, "rate":
 
 class Releases:
     def __init__(self, store: RunStore, caps: Caps, wakeups: Wake) -> None:
-        self._caps = caps
         self._wakeups = wakeups
         self._held = HeldRuns(store)
-        self._rates = Rates(store.database)
+        self._letting_go = LettingGo(caps, self._held, Rates(store.database))
         self._last_app: dict[str, str] = {}  # of each limit that holds somebody back
         self._last_limit = ""
 
@@ -44,9 +44,8 @@ class Releases:
         self._last_app = {limit: app for limit, app in self._last_app.items() if limit in waiting}
         counts: Counter[str] = Counter()
         looked_at = round_from(waiting, self._last_limit)[:MAX_LIMITS]
-        free = await self._free_starts(looked_at)
         for some in _slices(looked_at, AT_ONCE):
-            rooms = await together(self._room(limit, free) for limit in some)
+            rooms = await together(self._letting_go.room(limit) for limit in some)
             for limit, room in zip(some, rooms, strict=True):
                 left = MAX_RELEASED - counts.total()
                 if left <= 0:
@@ -58,27 +57,13 @@ class Releases:
     async def _release(self, limit: str, most: int) -> int:
         if most <= 0:
             return 0
-        run_ids, last = await self._held.release(limit, most=most, after=self._last_app.get(limit, ""))
+        run_ids, last = await self._letting_go.let_go(limit, most=most, after=self._last_app.get(limit, ""))
         self._last_app[limit] = last
         for run_id in run_ids:
             self._wakeups.send(run_id)
         if run_ids:
             log.info("runs_released", extra={"by": limit, "count": len(run_ids)})
         return len(run_ids)
-
-    async def _free_starts(self, waiting: Iterable[str]) -> Mapping[str, int]:
-        named = (limit.removeprefix("rate:") for limit in waiting if limit.startswith("rate:"))
-        rates: dict[str, Rate] = {app: rate for app in named if (rate := self._caps.rate_of(app)) is not None}
-        return await self._rates.free(rates) if rates else {}
-
-    async def _room(self, limit: str, free: Mapping[str, int]) -> int:
-        """How many more may run, or start; without a cap of that name, any number."""
-        kind, _, name = limit.partition(":")
-        if kind == "rate":
-            starts = free.get(name, MAX_RELEASED)
-            return starts - await self._held.on_its_way(limit, up_to=starts) if starts else 0
-        most = self._caps.of_app(name) if kind == "app" else self._caps.of_workflow(name)
-        return MAX_RELEASED if most is None else most - await self._held.taken(limit, up_to=most)
 
 
 def kind_of(limit: str) -> HoldKind | None:

@@ -4,9 +4,10 @@
 2. Every sixth of a lease the thread renews all of them, each conditional on its token, over a client of its own.
 3. A run that could not be renewed because its token is old was taken over: its task is cancelled at once.
 4. A run that somebody has asked to cancel is told so in the same way, and keeps its lease while its chat closes.
-5. A run that was not renewed for half a lease, because MongoDB is away, is cancelled: an attempt takes at most
-   another sixth, so its chat is told to stop before the lease can end. Better no owner than two. What it may
-   still write after that is the ledger row of a call that was served; all else carries the old token.
+5. A run that was not renewed for half a lease, because MongoDB is away, is cancelled: a beat and its attempts take at
+   most another half, so its chat is told to stop before the lease ends. Better no owner than two. What it may still
+   write after that is the ledger row of a call that was served; all else carries the old token.
+6. Should this thread ever die, the process ends: its runs would be taken over while it goes on with them.
 """
 
 import asyncio
@@ -14,7 +15,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -23,6 +24,7 @@ from pymongo import MongoClient, UpdateOne
 from pymongo.errors import ExecutionTimeout, NetworkTimeout, PyMongoError
 from pymongo.write_concern import WriteConcern
 
+from workers.process.watchdog import end_process
 from workers.store.ownership import lease_extension, owned
 from workers.store.run import Claim, RunState, labels
 
@@ -43,11 +45,20 @@ class _Kept:
 
 
 class Heartbeat:
-    def __init__(self, *, url: str, database: str, lease_s: int, on_lost: Callable[[LossReason], None]) -> None:
+    def __init__(
+        self,
+        *,
+        url: str,
+        database: str,
+        lease_s: int,
+        on_lost: Callable[[LossReason], None],
+        on_dead: Callable[[], None] = end_process,
+    ) -> None:
         self._lease_s = lease_s
         self._interval_s = lease_s / 6
         self._beat_at = time.monotonic()
         self._on_lost = on_lost
+        self._on_dead = on_dead
         self._kept: dict[tuple[str, int], _Kept] = {}  # a process may lose a run and claim it again
         self._lock = threading.Lock()
         self._stop = threading.Event()
@@ -65,7 +76,7 @@ class Heartbeat:
         # tell us that a lease is renewed.
         majority = WriteConcern(w="majority", j=True, wtimeout=timeout_ms)
         self._runs = self._client[database].get_collection("runs", write_concern=majority)
-        self._thread = threading.Thread(target=self._beat, name="heartbeat", daemon=True)
+        self._thread = threading.Thread(target=self._beat_to_the_end, name="heartbeat", daemon=True)
 
     def start(self) -> None:
         self._thread.start()
@@ -114,6 +125,14 @@ class Heartbeat:
         with self._lock:
             return self._kept.get((claim.run_id, claim.token))
 
+    def _beat_to_the_end(self) -> None:
+        try:
+            self._beat()
+        except Exception:  # whatever it is, such as no memory: chats would go on beside their next owners
+            if not self._stop.is_set():
+                log.critical("heartbeat_died", exc_info=True)
+                self._on_dead()
+
     def _beat(self) -> None:
         while not self._stop.wait(self._interval_s):
             self._beat_at = time.monotonic()
@@ -136,17 +155,23 @@ class Heartbeat:
         try:
             self._extend(kept, began)
         except (NetworkTimeout, ExecutionTimeout):
-            if not self._extend_one_by_one(kept, began):
+            if not self._extend_in_halves(kept, began):
                 raise
         self._tell_cancelled(kept)
 
-    def _extend_one_by_one(self, kept: list[_Kept], began: float) -> bool:
-        """The loop may stand in the middle of a run's transaction, and all behind that run have waited for its lock."""
-        for each in kept:
-            if time.monotonic() - began > self._interval_s:
+    def _extend_in_halves(self, kept: list[_Kept], began: float) -> bool:
+        """The loop may stand in the middle of a run's transaction, and all behind that run have waited for its lock.
+        Of many the locked one is found in a few steps."""
+        waiting = halves_of(kept)
+        while waiting:
+            if time.monotonic() - began > self._interval_s * 2:
                 return False  # it is MongoDB that does not answer
-            with suppress(NetworkTimeout, ExecutionTimeout), pymongo.timeout(self._interval_s / 10):
-                self._extend([each], began)
+            some = waiting.pop()
+            try:
+                with pymongo.timeout(max(self._interval_s / 20, 0.1)):
+                    self._extend(some, began)
+            except (NetworkTimeout, ExecutionTimeout):
+                waiting += halves_of(some)
         return True
 
     def _extend(self, kept: list[_Kept], began: float) -> None:
@@ -162,8 +187,9 @@ class Heartbeat:
                 self._give_up(each, "taken_over")
 
     def _taken_over(self, kept: list[_Kept]) -> set[tuple[str, int]]:
-        """Whose token is not the newest, or who waits to be claimed again. One that ended or went back to the queue
-        under its own token, while its owner was about to write just that, is not lost: it has not heard the answer."""
+        """Whose token is not the newest, or who was given up meanwhile: queued again, parked, and then maybe cancelled.
+        One that left under its own token, while its owner was about to write just that, is not lost: it has not heard
+        the answer."""
         found = self._runs.find({"_id": {"$in": [each.claim.run_id for each in kept]}}, {"lease.token": 1, "state": 1})
         now = {document["_id"]: (document["lease"]["token"], document["state"]) for document in found}
         return {
@@ -171,7 +197,7 @@ class Heartbeat:
             for each in kept
             if (state := now.get(each.claim.run_id)) is None
             or state[0] != each.claim.token
-            or (state[1] == RunState.QUEUED.value and not each.at_its_end)
+            or (state[1] != RunState.RUNNING.value and not each.at_its_end)
         }
 
     def _tell_cancelled(self, kept: list[_Kept]) -> None:
@@ -202,3 +228,8 @@ class Heartbeat:
         """In the loop, like the run itself: its task may have left it meanwhile, and be at work on the next one."""
         if self._find(kept.claim) is kept:
             kept.task.cancel()
+
+
+def halves_of(kept: list[_Kept]) -> list[list[_Kept]]:
+    middle = len(kept) // 2
+    return [kept[:middle], kept[middle:]] if middle else []

@@ -1,8 +1,8 @@
 """Leaving: a worker that was told to stop is gone in time, whatever hangs.
 
-Supervisors kill ten seconds after they ask (docker, `unattended up`, most of systemd's units). Until then the turns in
-progress may end for seven, and their runs are handed back. But Celery waits for its threads, a frozen MongoDB holds up
-who writes to it and a frozen Redis who closes a connection to it: so a thread of its own has the last word.
+Supervisors kill some time after they ask (docker ten seconds). Until then the turns in progress may end for as long as
+the grace, and their runs are handed back. But Celery waits for its threads, a frozen MongoDB holds up who writes to it
+and a frozen Redis who closes a connection to it: so a thread of its own has the last word.
 """
 
 import logging
@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 log = logging.getLogger(__name__)
 
-WITHIN_S = 9.0
+AFTER_GRACE_S = 2.0
 IDLE_S = 3.0  # nothing is held any more: only Celery's own farewell, which nobody needs
 LOOK_EVERY_S = 0.2
 
@@ -38,9 +38,11 @@ class Leaving:
         self._end = end
         self._begun = False
         self._code: int | None = None
+        self._within_s = AFTER_GRACE_S
         self._thread = threading.Thread(target=self._watch, name="leaving", daemon=True)
 
-    def start(self) -> None:
+    def start(self, *, grace_s: float) -> None:
+        self._within_s = grace_s + AFTER_GRACE_S
         self._thread.start()
 
     def begin(self) -> None:
@@ -55,7 +57,7 @@ class Leaving:
         while not self._begun:
             time.sleep(LOOK_EVERY_S)
         log.info("worker_stopping", extra={"runs": self._held()})
-        leave_by = time.monotonic() + WITHIN_S
+        leave_by = time.monotonic() + self._within_s
         idle_since: float | None = None
         while (now := time.monotonic()) < leave_by:
             idle_since = (idle_since or now) if self._held() == 0 else None

@@ -43,18 +43,17 @@ from workflows.package.catalog import LIBRARY, Catalog, package_directories
 from workflows.package.models import Package
 
 TOOL_THREADS = 64
-# A deploy waits this long for turns to end; then they are cut off and the runs handed back all the same. Less
-# than what a supervisor grants before it kills.
-DRAIN_GRACE_S = 7.0
-HAND_BACK_WITHIN_S = 8.5
+# A deploy waits for turns to end as long as the grace; then they are cut off, and their runs handed back within this.
+HAND_BACK_WITHIN_S = 1.5
 STUCK_LEASES = 4
+STUCK_AT_LEAST_S = 60
 
 
 class WorkerProcess:
     def __init__(self, settings: Settings, metrics: WorkerMetrics | None = None) -> None:
         self.settings = settings
         self.metrics = metrics or WorkerMetrics()
-        self.stuck_s = max(settings.lease_s * STUCK_LEASES, 60)
+        self.stuck_s = max(settings.lease_s * STUCK_LEASES, STUCK_AT_LEAST_S)
         self.redactor = Redactor()
         self._stopping = False  # no Event: signal handlers set it, and may run on top of each other
         self._stop_by = float("inf")
@@ -103,7 +102,14 @@ class WorkerProcess:
         wakeups = Wakeups(celery_publisher(app))
         wakeups.start()
         self._opened.callback(lambda: self.submit(wakeups.stop()).result(timeout=6))
-        self.admission = Admission(self.settings.caps, self.store, self.ownership, wakeups, on_held=self.metrics.held)
+        self.admission = Admission(
+            self.settings.caps,
+            self.store,
+            self.ownership,
+            wakeups,
+            on_held=self.metrics.held,
+            on_fenced=self.metrics.fenced,
+        )
         self.lanes = Lanes(self.store, self.ownership, self.admission, self.stopping)
         documents = Documents(database.client, own_database=self.settings.database)
         external = ExternalReader(
@@ -151,9 +157,9 @@ class WorkerProcess:
     def drain(self) -> None:
         """Runs in progress finish their turn, are checkpointed and handed back; who takes too long is cut off."""
         if not self._stopping:
-            self._stop_by = time.monotonic() + HAND_BACK_WITHIN_S
+            self._stop_by = time.monotonic() + self.settings.grace_s + HAND_BACK_WITHIN_S
             self._stopping = True
-            self._loop.call_soon_threadsafe(self._loop.call_later, DRAIN_GRACE_S, self._interrupt)
+            self._loop.call_soon_threadsafe(self._loop.call_later, self.settings.grace_s, self._interrupt)
 
     def drain_at_once(self) -> None:
         """Who asks twice does not want to wait for turns to end."""

@@ -45,6 +45,8 @@ class WorkerMetrics:
         stopped = "Runs that were stopped here: taken over by another owner, or not renewed in time"
         self._lease_lost = counter("unattended_lease_lost_total", stopped, ["reason"])
         self._fenced = counter("unattended_fenced_writes_total", "Writes of a stale owner, which changed nothing")
+        idle = "Wake-ups that found nothing to start: repeated ones, and those whose run another worker took"
+        self._idle = counter("unattended_idle_wakeups_total", idle)
         given_back = "Claims that were given back because of a cap or a rate"
         self._held = counter("unattended_runs_held_total", given_back, ["hold"])
         self._active = gauge("unattended_worker_runs", "Runs this process works on now")
@@ -100,6 +102,9 @@ class WorkerMetrics:
 
     def held(self, kind: HoldKind) -> None:
         self._held.labels(kind.value).inc()
+
+    def found_nothing(self) -> None:
+        self._idle.inc()
 
     def fenced(self) -> None:
         self._fenced.inc()

@@ -27,6 +27,12 @@ class ReconcileMetrics:
             "release": counter("unattended_runs_released_total", "Held runs that may start again", "hold", holds),
             "republish": counter("unattended_republished_total", "Wake-ups sent again", "reason", republish.REASONS),
         }
+        self._corrected = counter(
+            "unattended_runs_corrected_total",
+            "Queued runs put right without a wake-up",
+            "reason",
+            republish.CORRECTIONS,
+        )
         self._pruned = Counter("unattended_runs_pruned_total", "Runs deleted after their retention", registry=registry)
         self._faults = counter(
             "unattended_reconcile_faults_total", "Steps of a pass that failed", "step", get_args(Step)
@@ -45,7 +51,8 @@ class ReconcileMetrics:
             self._pruned.inc(counts[retention.PRUNED])
         else:
             for label, count in counts.items():
-                self._by_label[step].labels(label).inc(count)
+                metric = self._corrected if label in republish.CORRECTIONS else self._by_label[step]
+                metric.labels(label).inc(count)
 
     def failed(self, step: Step) -> None:
         self._faults.labels(step).inc()

@@ -16,7 +16,9 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any, Literal, Protocol, get_args
 
-from workers.reconciling.batches import MOST, Question
+from pymongo import DESCENDING
+
+from workers.reconciling.batches import BATCH, MOST, Question
 from workers.store.run import RunState, labels
 from workers.store.run_document import NOT_READY, Document
 from workers.store.run_store import RunStore
@@ -28,6 +30,9 @@ log = logging.getLogger(__name__)
 
 Reason = Literal["due", "older_version", "given_back", "lost"]
 REASONS: tuple[Reason, ...] = get_args(Reason)
+# What is put right without a wake-up.
+CLOCK, LANE = "clock", "lane"
+CORRECTIONS = (CLOCK, LANE)
 
 # Enough for the workers until the next pass: beyond this nobody starts sooner for one more ticket.
 ENOUGH = MOST
@@ -64,18 +69,30 @@ class Republish:
 
     async def run_pass(self, counts: Counter[str]) -> None:
         await self._make_ready(counts)
-        await self._correct_clocks()
+        await self._correct_clocks(counts)
         await self._replace_lost(counts)
 
     async def _make_ready(self, counts: Counter[str]) -> None:
         await self._publish(NOT_LISTED, counts, most=MOST)
 
-    async def _correct_clocks(self) -> None:
+    async def _correct_clocks(self, counts: Counter[str]) -> None:
         """No ready run is to be looked at so late: whoever accepted it has a clock that is ahead of the database's."""
         soon = {"$add": ["$$NOW", self._republish_after_s * 1000]}
-        late = {"$add": ["$$NOW", 2 * self._republish_after_s * 1000]}
-        far_off = {"lane": {"$exists": True}, "$expr": {"$gt": ["$wake_at", late]}}
-        await self._runs.update_many(far_off, [{"$set": {"wake_at": soon}}], hint=NOT_CLAIMED.index)
+        late = {"$gt": ["$wake_at", {"$add": ["$$NOW", 2 * self._republish_after_s * 1000]}]}
+        latest: list[Document] = [
+            {"$match": {"lane": {"$exists": True}}},
+            {"$sort": {"wake_at": DESCENDING}},
+            {"$limit": BATCH},
+            {"$match": {"$expr": late}},
+            {"$project": {"_id": 1}},
+        ]
+        run_ids = [run["_id"] async for run in await self._runs.aggregate(latest, hint=NOT_CLAIMED.index)]
+        if not run_ids:
+            return
+        far_off = {"_id": {"$in": run_ids}, "lane": {"$exists": True}, "$expr": late}
+        written = await self._runs.update_many(far_off, [{"$set": {"wake_at": soon}}])
+        counts[CLOCK] += written.modified_count
+        log.warning("wake_ups_corrected", extra={"runs": written.modified_count, "reason": "accepted by a fast clock"})
 
     async def _replace_lost(self, counts: Counter[str]) -> None:
         if await self._runs.find_one(NOT_CLAIMED.query, {"_id": 1}, hint=NOT_CLAIMED.index) is None:
@@ -88,12 +105,12 @@ class Republish:
 
     async def _publish(self, question: Question, counts: Counter[str], *, most: int) -> None:
         async for batch in question.batches(self._runs, _FIELDS, most=most):
-            reasons = await together(self._wake(run, question) for run in batch)
+            reasons = await together(self._wake(run, question, counts) for run in batch)
             counts.update(reason for reason in reasons if reason is not None)
 
-    async def _wake(self, run: Document, question: Question) -> Reason | None:
+    async def _wake(self, run: Document, question: Question, counts: Counter[str]) -> Reason | None:
         if run["state"] != RunState.QUEUED.value:
-            await self._take_out_of_lane(run)
+            await self._take_out_of_lane(run, counts)
             return None
         due = {"$add": ["$$NOW", self._republish_after_s * 1000]}
         seen = {**question.query, **_FREE, "_id": run["_id"], "wake_at": run["wake_at"]}
@@ -106,9 +123,10 @@ class Republish:
         log.info("run_republished", extra={**labels(run), "reason": reason, "wakes": run["wakes"] + 1})
         return reason
 
-    async def _take_out_of_lane(self, run: Document) -> None:
+    async def _take_out_of_lane(self, run: Document, counts: Counter[str]) -> None:
         left = {"_id": run["_id"], "state": {"$ne": RunState.QUEUED.value}, "lane": {"$exists": True}}
         if (await self._runs.update_one(left, [{"$set": NOT_READY}])).matched_count:
+            counts[LANE] += 1
             log.info("run_taken_out_of_lane", extra={**labels(run), "reason": f"it is {run['state']}"})
 
 

@@ -46,25 +46,25 @@ async def release(claim: Claim, worker: WorkerProcess, ending: Ending) -> None:
             worker.metrics.retried(claim.document["workflow"], outcome.kind)
         return
     try:
-        await _finish(claim, worker, decision, outcome.as_document(), ending.record, ending.writes)
+        state = await _finish(claim, worker, decision, outcome.as_document(), ending.record, ending.writes)
     except WriteRefusedError as error:
         # A run whose result is not where it belongs has not succeeded.
         decision = Finish(RunState.FAILED)
         outcome = failed(error).worded(worker.redactor.text)
-        await _finish(claim, worker, decision, outcome.as_document(), ending.record)
+        state = await _finish(claim, worker, decision, outcome.as_document(), ending.record)
     except (BSONError, ValueError, PyMongoError) as error:
         if isinstance(error, PyMongoError) and store_is_away(error):
             raise
         # A run must not come back for ever because its end cannot be written down.
         log.exception("outcome_unrecordable", extra=labels(claim.document))
         decision, outcome = Finish(RunState.FAILED), UNRECORDABLE
-        await _finish(claim, worker, decision, outcome.as_document(), {})
-    worker.metrics.finished(claim.document, decision.state)
+        state = await _finish(claim, worker, decision, outcome.as_document(), {})
+    worker.metrics.finished(claim.document, state)
     log.info(
         "run_finished",
         extra={
             **labels(claim.document),
-            "state": decision.state.value,
+            "state": state.value,
             "outcome": outcome.kind.value,
             "why": outcome.as_document()["reason"],
         },
@@ -78,13 +78,14 @@ async def _finish(
     outcome: Mapping[str, Any],
     record: Mapping[str, Any],
     writes: Sequence[DocumentWrite] = (),
-) -> None:
+) -> RunState:
     usage = await run_totals(worker.store.database, claim.run_id)
     end = {**record, "outcome": dict(outcome), "usage": usage.as_json()}
     passed("finishing")
-    await worker.ownership.finish(claim, decision.state, end, writes=writes)
+    state = await worker.ownership.finish(claim, decision.state, end, writes=writes)
     passed("finished")
     log_written(claim, writes)
+    return state
 
 
 def log_written(claim: Claim, writes: Sequence[DocumentWrite]) -> None:

@@ -2,11 +2,17 @@
 
 Writes happen in one transaction with the step of the run that owes them: all of it or nothing, by the owner of
 the run only, and once, though a turn may be taken again.
+
+Each heartbeat writes to the run. One that comes between the beginning of a transaction and its last step undoes all of
+it, and the driver begins anew: what takes longer than from one beat to the next would never be done. So the documents
+must be found within a part of a beat, and a run whose documents are not fails an attempt, instead of many for nothing.
 """
 
+import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
+from bson import ObjectId
 from bson.codec_options import CodecOptions, DatetimeConversion
 from bson.errors import BSONError
 from pymongo import DESCENDING, AsyncMongoClient
@@ -26,6 +32,11 @@ from workflows.context.value_types import same
 
 # Below the caller's deadline of 10 s: the server stops by itself, instead of working on for nobody.
 MAX_READ_MS = 9_000
+# Half of what is between two heartbeats of a lease of 30 s.
+FOUND_WITHIN_S = 2.5
+# Longer than the server keeps locked what a dead worker was writing, and shorter than the driver tries again by itself.
+WRITTEN_WITHIN_S = 90.0
+WRITE_CONFLICT = 112
 
 # A year beyond Python's calendar is a fault of that value, not of the whole read.
 _LENIENT: CodecOptions[dict[str, Any]] = CodecOptions(
@@ -40,9 +51,19 @@ class KeyTakenError(WriteRefusedError):
 
 
 class Documents:
-    def __init__(self, client: AsyncMongoClient[dict[str, Any]], *, own_database: str) -> None:
+    def __init__(
+        self,
+        client: AsyncMongoClient[dict[str, Any]],
+        *,
+        own_database: str,
+        found_within_s: float = FOUND_WITHIN_S,
+        written_within_s: float = WRITTEN_WITHIN_S,
+    ) -> None:
+        """`found_within_s`: all documents of one transaction together."""
         self._client = client
         self._own_database = own_database
+        self._found_within_s = found_within_s
+        self._written_within_s = written_within_s
 
     async def read(self, wanted: DocumentRead) -> Mapping[str, Any] | None:
         """The newest one, projected on the server. Raises TimeoutError when the server needs too long."""
@@ -68,16 +89,24 @@ class Documents:
     async def write_with(
         self, step: Callable[[AsyncClientSession], Awaitable[None]], writes: Sequence[DocumentWrite]
     ) -> None:
-        """The step of the run and all of these, or none. Conflicts with other writers are tried again by the driver."""
+        """The step of the run and all of these, or none. Conflicts with other writers are tried again by the driver,
+        for a while: then, or when the documents are not found in time, WriteTooSlowError."""
         for write in writes:
             self._check(write)
+        give_up_at = time.monotonic() + self._written_within_s
 
         async def all_of_it(session: AsyncClientSession) -> None:
-            for write in writes:
-                await self._set(write, session)
-            # Last: what a worker that is killed in here has written stays locked until the server gives the
-            # transaction up, after 60 s by default, and nobody can take a locked run over.
-            await step(session)
+            try:
+                for write in writes:
+                    await self._set(write, session, found_within_s=self._found_within_s / len(writes))
+                # Last: what a worker that is killed in here has written stays locked until the server gives the
+                # transaction up, after 60 s by default, and nobody can take a locked run over.
+                await step(session)
+            except OperationFailure as error:
+                if error.code == WRITE_CONFLICT and time.monotonic() > give_up_at:
+                    why = f"for {self._written_within_s:g} s others wrote the same documents whenever it was tried"
+                    raise writes[0].too_slow(why) from None
+                raise
             passed("documents written")
 
         try:
@@ -101,19 +130,28 @@ class Documents:
                 work, read_concern=ReadConcern("snapshot"), write_concern=WriteConcern("majority", wtimeout=10_000)
             )
 
-    async def _set(self, write: DocumentWrite, session: AsyncClientSession) -> None:
+    async def _set(self, write: DocumentWrite, session: AsyncClientSession, *, found_within_s: float) -> None:
         try:
             collection = self._client[write.database].get_collection(write.collection, codec_options=_LENIENT)
             own, newest = _own_document(write), [("_id", DESCENDING)]  # the one that a read of the same key gives
-            found = await collection.find_one(own, dict.fromkeys(write.values, True), sort=newest, session=session)
+            found = await collection.find_one(
+                own,
+                dict.fromkeys(write.values, True),
+                sort=newest,
+                session=session,
+                max_time_ms=max(int(found_within_s * 1000), 1),
+            )
             if found is None:
-                await collection.update_one(own, _insertion(write), upsert=True, session=session)
+                await collection.update_one(_nowhere(write), _insertion(write), upsert=True, session=session)
             elif changed := {name: value for name, value in write.values.items() if _differs(found, name, value)}:
                 await collection.update_one({"_id": found["_id"]}, {"$set": changed}, session=session)
         except DuplicateKeyError:
             # Not the server's text: it quotes what stands in the index.
             why = "a unique index of the collection holds one of its values already, for another document"
             raise KeyTakenError(str(write.refused(why))) from None
+        except ExecutionTimeout:
+            why = f"to find its {write.key} took longer than {found_within_s:.2g} s"
+            raise write.too_slow(f"{why}; the collection needs an index on it") from None
         except _UNSENDABLE as error:
             raise write.refused(str(error)) from None
         except OperationFailure as error:
@@ -126,6 +164,11 @@ def _own_document(write: DocumentWrite) -> dict[str, Any]:
     may_be_object_id = write.key == "_id" or write.key in TENANT_NAMES
     value = id_condition(write.key_value) if may_be_object_id else write.key_value
     return {"$and": [{write.key: value}, owned_by(write.app_id)]}
+
+
+def _nowhere(write: DocumentWrite) -> dict[str, Any]:
+    """The snapshot has no such document. To insert one by its key would look through the collection once more."""
+    return _own_document(write) if write.key == "_id" else {"_id": ObjectId()}
 
 
 def _differs(found: Mapping[str, Any], name: str, value: Any) -> bool:

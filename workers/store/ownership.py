@@ -24,7 +24,7 @@ from workers.store.documents import Documents
 from workers.store.run import AT_REST, Claim, Hold, LeaseLostError, RunState
 from workers.store.run_document import ENDED_IF_CANCELLED, LET_GO, NOT_READY, READY, Document, history_of, literal
 from workers.store.run_store import RunStore
-from workers.store.transitions import sources_of
+from workers.store.transitions import moves, sources_of
 from workflows.context.documents import DocumentWrite
 
 
@@ -33,6 +33,8 @@ def owned(claim: Claim) -> Document:
 
 
 _FREE: Document = {"hold": None, "$expr": {"$lte": ["$not_before", "$$NOW"]}}  # null sorts before every date
+BEATS_PER_LEASE = 6  # see `workers.process.heartbeat`
+LEAST_FOUND_WITHIN_S = 1.0  # a lease of a few seconds is no reason to take a busy database for a slow one
 LANE_ORDER = (("priority", DESCENDING), ("_id", ASCENDING))
 
 
@@ -43,7 +45,10 @@ def lease_extension(lease_s: int) -> Document:
 class Ownership:
     def __init__(self, store: RunStore, *, owner: str, lease_s: int) -> None:
         self._store = store
-        self._documents = Documents(store.database.client, own_database=store.database.name)
+        found_within_s = max(lease_s / BEATS_PER_LEASE / 2, LEAST_FOUND_WITHIN_S)
+        self._documents = Documents(
+            store.database.client, own_database=store.database.name, found_within_s=found_within_s
+        )
         self._owner = owner
         self._lease_s = lease_s
 
@@ -63,6 +68,7 @@ class Ownership:
     async def _claim(self, claimable: Document, *, sort: Sequence[tuple[str, int]] | None = None) -> Claim | None:
         taken = {
             **NOT_READY,
+            "not_before": None,
             "state": RunState.RUNNING.value,
             "lease": {
                 "owner": self._owner,
@@ -83,16 +89,15 @@ class Ownership:
             return None
         return Claim(run_id=document["_id"], owner=self._owner, token=document["lease"]["token"], document=document)
 
-    async def hold(self, claim: Claim, hold: Hold) -> None:
-        """Back to the queue before anything was done: over a limit. Neither an attempt nor a start."""
+    async def hold(self, claim: Claim, hold: Hold) -> RunState:
+        """Back to the queue before anything was done: over a limit. Neither an attempt nor a start; or cancelled."""
         waiting = {
             **LET_GO,
-            "state": RunState.QUEUED.value,
             "hold": hold.kind.value,
             "held_by": literal(hold.by),
             "started_at": {"$cond": [{"$eq": ["$started_at", "$claimed_at"]}, None, "$started_at"]},
         }
-        await self._give_back(claim, waiting)
+        return await self._give_up(claim, RunState.QUEUED, waiting)
 
     async def pin_package(self, claim: Claim, version: str) -> None:
         await self._write(claim, {"$set": {"package_version": version}})
@@ -127,19 +132,20 @@ class Ownership:
         record: Mapping[str, Any],
         *,
         writes: Sequence[DocumentWrite] = (),
-    ) -> None:
-        """`record` is what the run document keeps of its end: outcome, usage, the last context, errors."""
+    ) -> RunState:
+        """`record` is what the run document keeps of its end: outcome, usage, the last context, errors. What only rests
+        would outlive a wish to cancel it that came too late for its owner to hear: it is cancelled."""
         reason = str((record.get("outcome") or {}).get("reason", ""))
         end = {
             **{name: literal(value) for name, value in record.items()},
             **LET_GO,
             **history_of(state.value, reason),
-            "state": state.value,
             "finished_at": "$$NOW",
         }
-        # What only rests would outlive a wish to cancel it that came too late for its owner to hear.
-        resting = [{"$set": ENDED_IF_CANCELLED}] if state in AT_REST else []
-        await self._write(claim, [{"$set": end}, *resting], writes=writes)
+        if state in AT_REST:
+            return await self._give_up(claim, state, end)
+        await self._write(claim, [{"$set": {**end, "state": state.value}}], to=state, writes=writes)
+        return state
 
     async def requeue(self, claim: Claim, *, delay: timedelta, counts_as_attempt: bool, reason: str) -> RunState:
         """Back to the queue, after a transient failure or when this worker shuts down; or cancelled."""
@@ -148,35 +154,39 @@ class Ownership:
             **LET_GO,
             **({"not_before": due} if delay else READY),
             **history_of("retry" if counts_as_attempt else "handed_back", reason),
-            "state": RunState.QUEUED.value,
             "wake_at": due,
             "wakes": 0,
             "attempt": {"$add": ["$attempt", int(counts_as_attempt)]},
             "last_requeue": {"reason": literal(reason), "at": "$$NOW"},
         }
-        return await self._give_back(claim, queued)
+        return await self._give_up(claim, RunState.QUEUED, queued)
 
-    async def _give_back(self, claim: Claim, queued: Document) -> RunState:
+    async def _give_up(self, claim: Claim, state: RunState, left: Document) -> RunState:
         """A run that somebody has asked to cancel ends instead, and says what it used up to here."""
+        left = {**left, "state": state.value}
         try:
-            await self._write(claim, [{"$set": queued}], also={"cancel_requested": None})
+            await self._write(claim, [{"$set": left}], to=state, also={"cancel_requested": None})
         except LeaseLostError:
             usage = {"usage": literal((await run_totals(self._store.database, claim.run_id)).as_json())}
-            cancelled = [{"$set": {**queued, **usage}}, {"$set": ENDED_IF_CANCELLED}]
-            await self._write(claim, cancelled, also={"cancel_requested": {"$ne": None}})
+            cancelled = [{"$set": {**left, **usage}}, {"$set": ENDED_IF_CANCELLED}]
+            await self._write(claim, cancelled, to=RunState.CANCELLED, also={"cancel_requested": {"$ne": None}})
             return RunState.CANCELLED
-        return RunState.QUEUED
+        return state
 
     async def _write(
         self,
         claim: Claim,
         change: Document | list[Document],
         *,
+        to: RunState | None = None,
         also: Mapping[str, Any] | None = None,
         writes: Sequence[DocumentWrite] = (),
     ) -> None:
+        moved = {} if to is None else {"state": moves(RunState.RUNNING, to)}
+        query = {**owned(claim), **moved, **(also or {})}
+
         async def step(session: AsyncClientSession | None = None) -> None:
-            written = await self._store.runs.update_one({**owned(claim), **(also or {})}, change, session=session)
+            written = await self._store.runs.update_one(query, change, session=session)
             if written.matched_count == 0:
                 raise LeaseLostError(claim)
 

@@ -6,11 +6,12 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from workers.store.run import RunRequest, RunState, new_run_id
-from workers.store.storable import check_storable
+from workers.store.storable import NotStorableError, check_storable
 from workflows.outcome import OutcomeKind
 
 Document = dict[str, Any]
 
+PRIORITIES = range(10)  # 9 is the most urgent
 MAX_HISTORY = 50
 MAX_REASON = 300
 
@@ -20,6 +21,8 @@ _HIDDEN = frozenset({"_id", "lane", "wake_at", "wakes", "worker_losses", "progre
 
 def run_document(request: RunRequest, *, now: datetime, republish_after: timedelta) -> Document:
     run_id = new_run_id()
+    if request.priority not in PRIORITIES:
+        raise NotStorableError(f"priority is a number from 0 to 9, not {request.priority}")
     check_storable(request.input)
     check_storable(request.message, path="message")
     return {
@@ -104,6 +107,7 @@ def history_of(how: str, reason: str) -> Document:
         "from": "$claimed_at",
         "until": "$$NOW",
         "turn": "$turn",
+        "package_version": "$package_version",
         "ended": how,
         "reason": literal(reason[:MAX_REASON]),
     }

@@ -13,9 +13,15 @@ RUN_INDEXES = (
         name="by_lane",
         partialFilterExpression={"lane": {"$exists": True}},
     ),
-    # Which limits hold runs back, and who is released next: the same order within each limit.
+    # Which limits hold runs back, which apps or workflows wait there, and who of them is let go next.
     IndexModel(
-        [("held_by", ASCENDING), ("app_id", ASCENDING), ("priority", DESCENDING), ("_id", ASCENDING)],
+        [
+            ("held_by", ASCENDING),
+            ("app_id", ASCENDING),
+            ("workflow", ASCENDING),
+            ("priority", DESCENDING),
+            ("_id", ASCENDING),
+        ],
         name="by_limit",
         partialFilterExpression={"held_by": {"$exists": True}},
     ),

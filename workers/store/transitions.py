@@ -3,7 +3,7 @@
 from workers.store.run import RunState
 
 ALLOWED: dict[RunState, frozenset[RunState]] = {
-    RunState.QUEUED: frozenset({RunState.RUNNING, RunState.CANCELLED, RunState.PARKED}),
+    RunState.QUEUED: frozenset({RunState.RUNNING, RunState.CANCELLED}),
     RunState.RUNNING: frozenset(
         {
             RunState.QUEUED,  # retry, hand-back, or its worker was lost
@@ -25,3 +25,8 @@ ALLOWED: dict[RunState, frozenset[RunState]] = {
 def sources_of(target: RunState) -> list[str]:
     """The states a run may be in for it to become `target`: goes into the filter of the write itself."""
     return [source.value for source, targets in ALLOWED.items() if target in targets]
+
+
+def moves(source: RunState, target: RunState) -> dict[str, object]:
+    """For the filter of a write that moves a run from one to the other: without that line in the table, no run is."""
+    return {"$eq": source.value, "$in": sources_of(target)}

@@ -102,16 +102,17 @@ def _why_so(story: Story) -> Iterator[tuple[str, str]]:
 
 def _owners(story: Story) -> Iterator[Line]:
     """Each owner with the turns it committed, and how it let go."""
-    turns = list(story["turns"])
+    turns, version = list(story["turns"]), None
     for line in story.get("history") or []:
+        used = line.get("package_version") or version
+        edited = f", package {used[:20]} from here on" if used and version and used != version else ""
+        version = used
         own = [turn for turn in turns if turn["number"] <= line["turn"]]
         turns = turns[len(own) :]
         took = lasting(line["from"], line["until"])
         yield "", ""
-        yield (
-            DIM,
-            printable(f"{line['owner'] or 'a worker'} from {clock(line['from'])} for {took}, lease {line['token']}"),
-        )
+        who = f"{line['owner'] or 'a worker'} from {clock(line['from'])} for {took}, lease {line['token']}"
+        yield DIM, printable(who + edited)
         yield from _turns(own)
         ended, reason = line["ended"].replace("_", " "), f": {line['reason']}" if line["reason"] else ""
         yield DIM, printable(f"  {ended} after turn {line['turn']}{reason}")

@@ -6,6 +6,8 @@ import os
 import pty
 import signal
 import subprocess
+import sys
+import threading
 import time
 from contextlib import suppress
 from dataclasses import replace
@@ -34,6 +36,13 @@ def block():
 def failed(context_variables, error):
     with (FOLDER / "closed").open("a") as log:
         log.write(context_variables["run_id"] + "\\n")
+"""
+# What started these tests in the background had Ctrl-C ignored, and a child would inherit that.
+HEEDING_INTERRUPTS = """
+import os, signal, sys
+
+signal.signal(signal.SIGINT, signal.SIG_DFL)
+os.execv(sys.argv[1], sys.argv[1:])
 """
 OUTCOME = {"kind": "model_error", "reason": "503 at the fifth attempt", "error": None}
 
@@ -296,10 +305,11 @@ async def test_many_are_asked_for_on_a_terminal_first(stage: Stage) -> None:
 def dialogue(stage: Stage, answer: str | None) -> str:
     """With the exit code at its end. Without an answer it is interrupted, once."""
     ours, theirs = pty.openpty()
-    process = subprocess.Popen(
-        command("runs", "discard", "--app", "acme"), env=environment(stage), stdin=theirs, stdout=theirs, stderr=theirs
-    )
+    discard = [sys.executable, "-c", HEEDING_INTERRUPTS, *command("runs", "discard", "--app", "acme")]
+    process = subprocess.Popen(discard, env=environment(stage), stdin=theirs, stdout=theirs, stderr=theirs)
     os.close(theirs)
+    too_late = threading.Timer(60, process.kill)
+    too_late.start()
     seen = b""
     while b"[y/N]" not in seen:
         seen += os.read(ours, 4096)
@@ -311,4 +321,5 @@ def dialogue(stage: Stage, answer: str | None) -> str:
         while more := os.read(ours, 4096):
             seen += more
     os.close(ours)
+    too_late.cancel()
     return f"{seen.decode()}{process.wait(30)}"

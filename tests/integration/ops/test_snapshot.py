@@ -12,14 +12,14 @@ from workers.store.run_store import RunStore
 
 pytestmark = pytest.mark.integration
 
-NOW = datetime.now(UTC)
-LATER = NOW + timedelta(hours=1)
+LATER = datetime.now(UTC) + timedelta(hours=5)
 
 
 async def made(store: RunStore, number: int, **changes: Any) -> None:
-    event = TriggerEvent("api", "test", str(number), fired_at=NOW)
+    now = datetime.now(UTC)
+    event = TriggerEvent("api", "test", str(number), fired_at=now)
     run_id = (await store.insert(RunRequest("acme", "Digest", event))).run_id
-    await store.runs.update_one({"_id": run_id}, {"$set": {"created_at": NOW - timedelta(minutes=10), **changes}})
+    await store.runs.update_one({"_id": run_id}, {"$set": {"created_at": now - timedelta(minutes=10), **changes}})
 
 
 async def test_every_run_is_counted_by_its_state(store: RunStore) -> None:

@@ -86,7 +86,9 @@ class Worker:
         self.honest = honest
         self.world, self.store, self.dice = world, world.store, world.dice
         self.ownership = Ownership(world.store, owner=name, lease_s=60)
-        self.admission = Admission(CAPS, world.store, self.ownership, world, lambda _: None)
+        self.admission = Admission(
+            CAPS, world.store, self.ownership, world, on_held=lambda _: None, on_fenced=lambda: None
+        )
         self.lanes = Lanes(world.store, self.ownership, self.admission, lambda: world.over)
         self.frozen: list[tuple[Claim, int]] = []
 

@@ -113,7 +113,7 @@ class NoWakeups:
 
 def lanes_of(store: RunStore, owner: str) -> Lanes:
     ownership = Ownership(store, owner=owner, lease_s=30)
-    admission = Admission(Caps(), store, ownership, NoWakeups(), lambda _: None)
+    admission = Admission(Caps(), store, ownership, NoWakeups(), on_held=lambda _: None, on_fenced=lambda: None)
     return Lanes(store, ownership, admission, lambda: False)
 
 
@@ -139,7 +139,7 @@ class Process:
 
     def __init__(self, store: RunStore, owner: str, caps: Caps, tasks: asyncio.TaskGroup) -> None:
         self.ownership = Ownership(store, owner=owner, lease_s=30)
-        self.admission = Admission(caps, store, self.ownership, self, lambda _: None)
+        self.admission = Admission(caps, store, self.ownership, self, on_held=lambda _: None, on_fenced=lambda: None)
         self.lanes = Lanes(store, self.ownership, self.admission, lambda: False)
         self.tasks = tasks
         self.working: Counter[str] = Counter()

@@ -137,6 +137,60 @@ async def test_a_run_that_was_taken_over_is_cancelled_and_counted(
     assert losses == ["taken_over"]
 
 
+@pytest.mark.parametrize("state", ["queued", "parked", "cancelled"])
+async def test_a_run_that_was_given_up_under_its_token_is_cancelled(
+    store: RunStore, heartbeat: Heartbeat, losses: Losses, state: str
+) -> None:
+    """Its worker stood still for longer than the lease; meanwhile nobody has claimed it anew, but maybe replayed it."""
+    claim = await claimed(store)
+    task = asyncio.create_task(kept_until_lost(heartbeat, claim))
+    await asyncio.sleep(0)
+    await store.runs.update_one({"_id": claim.run_id}, {"$set": {"state": state}})
+
+    with pytest.raises(asyncio.CancelledError):
+        async with asyncio.timeout(LEASE_S * 3):
+            await task
+    assert losses == ["taken_over"]
+
+
+async def test_of_many_runs_a_locked_one_costs_none_its_lease(
+    store: RunStore, heartbeat: Heartbeat, losses: Losses
+) -> None:
+    claims = [await claimed(store, str(number)) for number in range(40)]
+    locked, others = claims[20], [*claims[:20], *claims[21:]]
+
+    async with store.database.client.start_session() as session, await session.start_transaction():
+        await store.runs.update_one({"_id": locked.run_id}, {"$set": {"turn": 1}}, session=session)
+        keeping = [asyncio.create_task(kept_until_lost(heartbeat, claim)) for claim in claims]
+        await asyncio.sleep(LEASE_S * 1.5)
+        lost = [claim for claim in others if heartbeat.lost(claim)]
+        ends = await asyncio.gather(*(lease_end(store, claim) for claim in others))
+        await session.abort_transaction()
+    for task in keeping:
+        task.cancel()
+    await asyncio.gather(*keeping, return_exceptions=True)
+
+    assert lost == []
+    assert min(ends) > datetime.now(UTC)
+    assert losses in ([], ["not_renewed"])  # at most the one that is locked
+
+
+async def test_a_heartbeat_that_dies_takes_its_process_with_it(store: RunStore, settings: Settings) -> None:
+    def no_memory(_: str) -> None:
+        raise MemoryError
+
+    died = threading.Event()
+    url = settings.mongodb_url or ""
+    dying = Heartbeat(url=url, database=settings.database, lease_s=LEASE_S, on_lost=no_memory, on_dead=died.set)
+    claim = await claimed(store)
+    await store.runs.update_one({"_id": claim.run_id}, {"$inc": {"lease.token": 1}})
+
+    dying.start()
+    with dying.keeping(claim):
+        await until("it says so", lambda: asyncio.to_thread(died.wait, 0.1), within_s=LEASE_S * 3)
+    dying.stop()
+
+
 async def kept_until_lost(heartbeat: Heartbeat, claim: Claim) -> None:
     with heartbeat.keeping(claim):
         await asyncio.sleep(60)

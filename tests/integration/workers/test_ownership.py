@@ -22,6 +22,7 @@ from workers.store.run import (
 from workers.store.run_document import MAX_HISTORY, MAX_REASON
 from workers.store.run_store import RunStore
 from workers.store.storable import NotStorableError
+from workers.store.transitions import ALLOWED
 
 pytestmark = pytest.mark.integration
 
@@ -247,6 +248,24 @@ async def test_a_run_that_is_held_has_no_owner(store: RunStore) -> None:
     assert run is not None
     assert run["lease"] == {"owner": None, "token": claim.token, "until": None}
     assert (run["hold"], run["held_by"], run["started_at"], "lane" in run) == ("concurrency", "app:acme", None, False)
+
+
+async def test_a_move_that_the_table_does_not_know_is_not_made(
+    store: RunStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ownership, claim = Ownership(store, owner="first", lease_s=30), await claimed(store)
+    monkeypatch.setitem(ALLOWED, RunState.RUNNING, frozenset())
+
+    with pytest.raises(LeaseLostError):
+        await ownership.finish(claim, RunState.SUCCEEDED, {"outcome": OUTCOME, "usage": {}})
+    with pytest.raises(LeaseLostError):
+        await ownership.finish(claim, RunState.PARKED, {"outcome": OUTCOME, "usage": {}})
+    with pytest.raises(LeaseLostError):
+        await ownership.requeue(claim, delay=timedelta(0), counts_as_attempt=True, reason="429")
+    with pytest.raises(LeaseLostError):
+        await ownership.hold(claim, Hold(HoldKind.RATE, "rate:acme"))
+
+    assert (await store.find(claim.run_id) or {})["state"] == "running"
 
 
 async def test_a_preferred_run_is_one_of_the_lane_whose_turn_it_is(store: RunStore) -> None:

@@ -110,8 +110,9 @@ async def test_a_run_that_a_host_with_a_fast_clock_accepted_is_not_left_until_th
     store: RunStore, settings: Settings, reconciler: Reconciler
 ) -> None:
     run_id = await _queued(store, wake_at=datetime.now(UTC) + timedelta(hours=5))
+    await _queued(store, 2)
 
-    await reconciler.run_pass()
+    assert await reconciler.run_pass() == {"republish": {"clock": 1}}
 
     pause = (await _find(store, run_id))["wake_at"] - datetime.now(UTC)
     assert pause.total_seconds() == pytest.approx(settings.republish_after_s, abs=1.5)

@@ -12,7 +12,8 @@ from tests.integration.stage import Document, until
 from tests.integration.workers.test_fairness import explained, flood, hold, stages
 from workers.fairness.admission import Admission
 from workers.fairness.caps import Caps, parse_caps
-from workers.fairness.held import EACH_LIMIT, HeldRuns, each_app
+from workers.fairness.held import EACH_LIMIT, HeldRuns, each_head
+from workers.fairness.letting_go import LettingGo
 from workers.fairness.rates import Rates
 from workers.fairness.releases import MAX_RELEASED, Releases
 from workers.settings import Settings
@@ -29,6 +30,12 @@ class Sent:
 
     def send(self, run_id: str) -> None:
         self.run_ids.append(run_id)
+
+
+async def let_go(store: RunStore, limit: str, caps: str = "", *, most: int = 1, after: str = "") -> list[str]:
+    letting_go = LettingGo(parse_caps(caps), HeldRuns(store), Rates(store.database))
+    run_ids, _ = await letting_go.let_go(limit, most=most, after=after)
+    return list(run_ids)
 
 
 async def released(store: RunStore, caps: Caps) -> Mapping[str, int]:
@@ -83,9 +90,85 @@ async def test_only_as_many_are_released_as_there_is_room_for_and_once(store: Ru
 
 async def test_of_those_that_are_held_the_urgent_go_first_then_the_old(store: RunStore) -> None:
     low, old, new, high = [(await hold(store, "app:acme", ["acme"], priority=each))[0] for each in (0, 5, 5, 9)]
-    runs = HeldRuns(store)
+    [other] = await hold(store, "app:acme", ["acme"], priority=7, workflow="Other")
 
-    assert [await runs.release_next("app:acme", after="acme") for _ in range(5)] == [high, old, new, low, None]
+    found = [await let_go(store, "app:acme") for _ in range(6)]
+
+    assert found == [[high], [other], [old], [new], [low], []]
+
+
+async def test_many_that_wait_for_an_app_go_in_the_same_order(store: RunStore) -> None:
+    low, old = [(await hold(store, "app:acme", ["acme"], priority=each))[0] for each in (0, 5)]
+    [other] = await hold(store, "app:acme", ["acme"], priority=3, workflow="Other")
+
+    assert await let_go(store, "app:acme", most=2) == [old, other]
+    assert await let_go(store, "app:acme", most=9) == [low]
+
+
+async def test_who_would_be_held_by_its_other_limit_is_not_let_go(store: RunStore) -> None:
+    """Else its worker would hold it there, let the next one go, and so on through the whole backlog."""
+    caps = "app=4,workflow:Full=1"
+    await flood(store, ["globex"], workflow="Full", state="running")
+    full = await hold(store, "app:acme", ["acme"] * 5, workflow="Full")
+    [free] = await hold(store, "app:acme", ["acme"], workflow="Free")
+
+    assert await let_go(store, "app:acme", caps, most=3) == [free]
+    assert await let_go(store, "app:acme", caps) == []
+
+    await store.runs.update_many({"state": "running"}, {"$set": {"state": "succeeded"}})
+    assert await let_go(store, "app:acme", caps, most=3) == full[:1]
+
+
+async def test_an_app_at_its_cap_is_passed_over_by_its_workflow(store: RunStore) -> None:
+    caps = "app=1,workflow:Relay=9"
+    await flood(store, ["a"], workflow="Other", state="running")
+    await hold(store, "workflow:Relay", ["a"] * 3)
+    of_b, of_c = await hold(store, "workflow:Relay", ["b"] * 2), await hold(store, "workflow:Relay", ["c"])
+
+    assert sorted(await let_go(store, "workflow:Relay", caps, most=9)) == sorted([of_b[0], of_c[0]])
+
+
+async def test_a_rate_without_starts_keeps_its_runs_where_they_are(store: RunStore) -> None:
+    door = admission(store, "app=2,rate=1/h")
+    [first] = await flood(store, ["acme"])
+    assert await door.admitted(await claimed(store, first))
+    waiting = await hold(store, "app:acme", ["acme"] * 3)
+
+    assert await let_go(store, "app:acme", "app=2,rate=1/h") == []
+    assert await let_go(store, "app:acme", "app=2") == waiting[:1]
+
+
+async def test_a_run_that_ends_moves_no_backlog_from_one_hold_to_another(store: RunStore) -> None:
+    noted: list[HoldKind] = []
+    door = admission(store, "app=2,workflow:Full=1", noted)
+    running = [(await flood(store, ["acme"], workflow=each))[0] for each in ("Full", "Free")]
+    claims = [await claimed(store, run_id) for run_id in running]
+    await hold(store, "app:acme", ["acme"] * 50, workflow="Full")
+    free = await hold(store, "app:acme", ["acme"] * 50, workflow="Free")
+    await store.runs.update_one({"_id": running[1]}, {"$set": {"state": "succeeded"}})
+
+    assert await door.release_after(claims[1]) == free[0]
+    assert await door.admitted(await claimed(store, free[0]))
+    assert noted == []
+
+
+async def test_a_held_run_of_a_full_workflow_keeps_no_other_workflow_from_starting(store: RunStore) -> None:
+    door = admission(store, "workflow:Full=1,rate=100/s")
+    await flood(store, ["globex"], workflow="Full", state="running")
+    await hold(store, "rate:acme", ["acme"], kind="rate", workflow="Full")
+    [free] = await flood(store, ["acme"], workflow="Free")
+
+    assert await door.admitted(await claimed(store, free))
+
+
+async def test_who_comes_does_not_take_the_place_of_who_was_let_go(store: RunStore) -> None:
+    door = admission(store, "app=1")
+    [older] = await hold(store, "app:acme", ["acme"])
+    assert await let_go(store, "app:acme", "app=1") == [older]
+    [newer] = await flood(store, ["acme"])
+
+    assert not await door.admitted(await claimed(store, newer))
+    assert await door.admitted(await claimed(store, older))
 
 
 async def claimed(store: RunStore, run_id: str) -> Claim:
@@ -96,14 +179,21 @@ async def claimed(store: RunStore, run_id: str) -> Claim:
 
 def admission(store: RunStore, caps: str, noted: list[HoldKind] | None = None) -> Admission:
     seen = [] if noted is None else noted
-    return Admission(parse_caps(caps), store, Ownership(store, owner="w", lease_s=30), Sent(), seen.append)
+    return Admission(
+        parse_caps(caps),
+        store,
+        Ownership(store, owner="w", lease_s=30),
+        Sent(),
+        on_held=seen.append,
+        on_fenced=lambda: None,
+    )
 
 
 async def test_a_run_that_was_let_go_has_time_to_be_claimed(store: RunStore) -> None:
     [run_id] = await hold(store, "app:acme", ["acme"])
     await store.runs.update_one({"_id": run_id}, {"$set": {"wake_at": datetime.now(UTC), "wakes": 3}})
 
-    await HeldRuns(store).release_next("app:acme", after="")
+    await let_go(store, "app:acme")
 
     run = await store.find(run_id)
     assert run is not None
@@ -133,13 +223,11 @@ async def test_who_has_lost_its_run_to_another_meanwhile_does_not_work_on_it(sto
 
 
 async def test_a_run_that_is_given_back_leaves_its_room_to_the_next(store: RunStore) -> None:
-    door = admission(store, "app=1,rate=1/h")
-    first, second = await flood(store, ["acme", "acme"])
-    assert await door.admitted(await claimed(store, first))
-    await store.runs.update_one({"_id": first}, {"$set": {"state": "succeeded"}})
-    [waiting] = await hold(store, "app:acme", ["acme"])
+    door = admission(store, "app=1,workflow:Full=1")
+    await flood(store, ["globex"], workflow="Full", state="running")
+    [waiting], [claim] = await hold(store, "app:acme", ["acme"]), await flood(store, ["acme"], workflow="Full")
 
-    assert not await door.admitted(await claimed(store, second))  # the rate is used up
+    assert not await door.admitted(await claimed(store, claim))
 
     assert await store.runs.count_documents({"_id": waiting, "hold": None, "lane": "acme"}) == 1
 
@@ -174,7 +262,7 @@ async def test_who_comes_later_waits_behind_those_that_a_rate_holds(store: RunSt
     assert not await door.admitted(await claimed(store, younger))
     assert await door.admitted(await claimed(store, urgent))
     assert noted == [HoldKind.RATE]
-    await HeldRuns(store).release_next("rate:acme", after="")
+    await let_go(store, "rate:acme")
     assert await door.admitted(await claimed(store, older))
 
 
@@ -208,7 +296,9 @@ async def test_side_by_side_a_rate_gives_no_start_twice(store: RunStore) -> None
 
 async def test_a_run_that_leaves_is_followed_by_one_of_each_of_its_limits(store: RunStore) -> None:
     caps, sent = parse_caps("app=1,workflow:Relay=1"), Sent()
-    door = Admission(caps, store, Ownership(store, owner="w", lease_s=30), sent, lambda _: None)
+    door = Admission(
+        caps, store, Ownership(store, owner="w", lease_s=30), sent, on_held=lambda _: None, on_fenced=lambda: None
+    )
     [leaving] = await flood(store, ["acme"])
     claim = await claimed(store, leaving)
     [same_app] = await hold(store, "app:acme", ["acme"], workflow="Other")
@@ -250,23 +340,25 @@ async def test_without_caps_nothing_is_asked_of_the_store(
         assert await admission(listened, "").release_after(claim) is None
         assert commands.names == []
         assert await admission(listened, "app=1").admitted(claim)
-        assert commands.names == ["aggregate"]
+        assert commands.names == ["aggregate", "aggregate"]  # who is on the way, and who runs
         # What a new primary knows of the majority may be older than this very claim, and than all that it must see.
-        assert commands.read_concerns == ["local"]
+        assert commands.read_concerns == ["local", "local"]
     finally:
         await listened.database.client.close()
 
 
 async def test_releasing_reads_a_key_for_each_limit_and_app_and_not_the_backlog(store: RunStore) -> None:
     await hold(store, "app:acme", ["acme"] * 500)
+    await hold(store, "app:acme", ["acme"] * 500, workflow="Other")
     await hold(store, "workflow:Relay", ["a", "b", "c"] * 200)
 
-    for pipeline, seeks in ((EACH_LIMIT, 3), (each_app("workflow:Relay"), 4)):
+    for pipeline, seeks in ((EACH_LIMIT, 3), (each_head("workflow:Relay"), 4), (each_head("app:acme"), 3)):
         look = await explained(store, {"aggregate": "runs", "pipeline": pipeline, "hint": "by_limit", "cursor": {}})
         assert look["totalKeysExamined"] <= seeks
         assert look["totalDocsExamined"] == 0
         assert "DISTINCT_SCAN" in stages(look)
-    next_one: Document = {"held_by": "workflow:Relay", "app_id": {"$gt": "a"}, "state": "queued"}
-    order = {"app_id": 1, "priority": -1, "_id": 1}
-    found = await explained(store, {"find": "runs", "filter": next_one, "sort": order, "limit": 1, "hint": "by_limit"})
-    assert (found["totalKeysExamined"], found["totalDocsExamined"]) == (1, 1)
+    behind: Document = {"held_by": "app:acme", "app_id": "acme", "workflow": "Relay"}
+    order = {"app_id": 1, "workflow": 1, "priority": -1, "_id": 1}
+    asked = {"find": "runs", "filter": behind, "projection": {"priority": 1}, "sort": order, "limit": 2}
+    found = await explained(store, {**asked, "hint": "by_limit"})
+    assert (found["totalKeysExamined"], found["totalDocsExamined"]) == (2, 0)

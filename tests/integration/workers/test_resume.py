@@ -46,6 +46,22 @@ async def test_a_turn_whose_worker_died_before_the_run_was_moved_on_is_taken_aga
     assert [row["agent"] for row in await stage.usage_rows(dead.run_id)] == ["B", "C"]
 
 
+async def test_a_run_whose_version_is_gone_goes_on_with_the_new_one_and_says_so(stage: Stage) -> None:
+    """Its worker was replaced, and the package was edited meanwhile: nobody has the old files any more."""
+    stage.package("Relay", relay("Relay", ["A", "B"]))
+    stage.answers({agent: [{"text": f"{agent} speaks"}] for agent in "AB"})
+    first, claim = await one_turn_done(stage, "Relay", context={})
+    await first.pin_package(claim, "sha256:old")
+    await first.requeue(claim, delay=timedelta(0), counts_as_attempt=False, reason="this worker is stopping")
+    await stage.start_worker()
+
+    run = await stage.reconciled_until_ended(claim.run_id)
+
+    assert (run["state"], run["turn"]) == ("succeeded", 2)
+    assert [line["package_version"] for line in run["history"]] == ["sha256:old", run["package_version"]]
+    assert "pinned_version_gone" in stage.log()
+
+
 def sandboxed() -> dict[str, Any]:
     """B hands over to C in and out of the sandbox alike, unless the variable must not be seen. What is computed from
     the variable skips B's turn altogether."""

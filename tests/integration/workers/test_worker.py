@@ -168,12 +168,12 @@ async def test_a_stopping_worker_hands_its_run_back_and_another_goes_on(stage: S
 async def test_a_turn_that_outlasts_the_grace_is_cut_off_and_its_run_handed_back(stage: Stage) -> None:
     stage.package("Relay", relay("Relay", ["A", "B"]))
     stage.answers({"A": [{"text": "one"}], "B": [{"text": "two", "delay_s": 60}]})
-    first = await stage.start_worker()
+    first = await stage.start_worker(grace_s=1)
     run_id = (await stage.accept("Relay")).run_id
     await stage.turn_is(run_id, 1)
 
     first.send_signal(signal.SIGTERM)
-    assert await asyncio.wait_for(first.wait(), 20) == 0
+    assert await asyncio.wait_for(first.wait(), 5) == 0
 
     run = await stage.run(run_id)
     assert (run["state"], run["turn"], run["next_agent"]) == ("queued", 1, "B")

@@ -120,32 +120,34 @@ async def test_a_worker_without_its_broker_lives_and_is_not_ready(stage: Stage) 
     assert await probed(address, "/readyz") == (503, {"status": "failing", "problems": ["the worker is starting"]})
 
 
-# As `unattended worker`, with less patience, and a signal that stops its consumer's thread for good.
+# A signal stops the consumer's thread for good.
 STOPPABLE = """
-import signal, sys, threading
+import signal, threading
 import workers.process.consuming, workers.process.worker_health
 workers.process.consuming.TICK_S = 0.2
 workers.process.consuming.TICK_PATIENCE_S = 1
 workers.process.worker_health.ASK_EVERY_S = 0.2
 workers.process.worker_health.DEAD_AFTER_S = 1
 signal.signal(signal.SIGUSR2, lambda *_: threading.Event().wait())
-from ops.cli.main import run
-sys.argv = ["unattended", "worker"]
-run()
+"""
+WATCHFUL = "import workers.process.worker as worker\nworker.STUCK_LEASES, worker.STUCK_AT_LEAST_S = 1, 3"
+# Once: the next worker finds the file.
+BLOCKING = """
+import time
+from pathlib import Path
+
+async def work():
+    if not Path("blocked").exists():
+        Path("blocked").touch()
+        time.sleep(600)
+    return "done"
 """
 
 
 async def test_a_consumer_that_is_dead_though_the_broker_answers_ends_the_process(stage: Stage) -> None:
     stage.package("Relay", relay("Relay", ["A", "B"]))
     stage.answers({"A": [{"text": "one"}], "B": [{"text": "two", "delay_s": 1}]})
-    log = (stage.folder / "worker-0.log").open("ab")
-    environment = as_environment(stage.settings)
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-P", "-c", STOPPABLE, env=environment, stdout=log, stderr=log, cwd=stage.folder
-    )
-    log.close()
-    stage.workers.append(process)
-    await until("the worker is ready", lambda: stage._says("worker_ready", 0))
+    process = await stage.start_altered_worker(STOPPABLE)
     run_id = (await stage.accept("Relay")).run_id
     await stage.turn_is(run_id, 1)
 
@@ -155,6 +157,25 @@ async def test_a_consumer_that_is_dead_though_the_broker_answers_ends_the_proces
     run = await stage.run(run_id)
     assert "consumer_dead" in stage.log()
     assert (run["state"], run["worker_losses"]) in {("queued", 0), ("succeeded", 0)}
+
+
+async def test_a_tool_that_never_lets_go_of_the_event_loop_ends_the_process(stage: Stage) -> None:
+    """The heartbeat would renew its lease for ever."""
+    package = relay("Blocking", ["A", "B"])
+    package["tools"] = {"tools": [{"agent": "B", "file": "work.py", "function": "work"}]}
+    package["tools/work.py"] = BLOCKING
+    stage.package("Blocking", package)
+    stage.answers({"A": [{"text": "one"}], "B": [{"tool_calls": [{"name": "work"}]}, {"text": "two"}]})
+    process = await stage.start_altered_worker(WATCHFUL)
+    run_id = (await stage.accept("Blocking")).run_id
+
+    assert await asyncio.wait_for(process.wait(), 30) == 70
+    assert "event_loop_stuck" in stage.log()
+    await stage.start_worker()
+    run = await stage.reconciled_until_ended(run_id)
+
+    assert (run["state"], run["turn"]) == ("succeeded", 2)
+    assert [line["ended"] for line in run["history"]] == ["worker_lost", "succeeded"]
 
 
 async def test_its_metrics_are_valid_and_say_what_its_runs_did(stage: Stage) -> None:

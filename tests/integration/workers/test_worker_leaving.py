@@ -59,6 +59,20 @@ async def test_every_way_to_stop_hands_runs_back(
     assert run["history"][-1]["ended"] == "handed_back"
 
 
+async def test_a_longer_grace_lets_longer_turns_end(stage: Stage) -> None:
+    stage.package("Relay", relay("Relay", ["A", "B", "C"]))
+    stage.answers({"A": [{"text": "one"}], "B": [{"text": "two", "delay_s": 8}]})
+    worker = await stage.start_worker(grace_s=12)
+    run_id = (await stage.accept("Relay")).run_id
+    await stage.turn_is(run_id, 1)
+
+    assert await stopped(worker, signal.SIGTERM, within_s=14) > 7
+
+    run = await stage.run(run_id)
+    assert (worker.returncode, run["state"], run["turn"]) == (0, "queued", 2)
+    assert [row["ok"] for row in await stage.usage_rows(run_id)] == [True, True], "a call was cut off"
+
+
 @pytest.fixture
 async def own_mongodb_stage(servers: Services, tmp_path: Path) -> AsyncIterator[Stage]:
     async with embedded_servers(tmp_path / "mongodb", redis=False) as services:

@@ -1,25 +1,16 @@
 """A worker that grows beyond its limit hands its runs back and ends, to be started anew."""
 
 import asyncio
-import sys
 
 import pytest
 
 from tests.integration.stage import Stage, relay, until
-from workers.settings import as_environment
 
 pytestmark = pytest.mark.integration
 
-# As `unattended worker`, but looking more often, and old enough from the start.
-IMPATIENT = """
-import sys
-import workers.process.memory
-workers.process.memory.LOOK_EVERY_S = 0.2
-workers.process.memory.LEAST_UPTIME_S = {least_uptime_s}
-from ops.cli.main import run
-sys.argv = ["unattended", "worker"]
-run()
-"""
+IMPATIENT = (
+    "import workers.process.memory as memory\nmemory.LOOK_EVERY_S, memory.LEAST_UPTIME_S = 0.2, {least_uptime_s}"
+)
 HOARD = """
 hoard = []
 
@@ -30,21 +21,8 @@ def work():
 
 
 async def started(stage: Stage, *, least_uptime_s: float) -> asyncio.subprocess.Process:
-    log = (stage.folder / f"worker-{len(stage.workers)}.log").open("ab")
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-P",
-        "-c",
-        IMPATIENT.format(least_uptime_s=least_uptime_s),
-        env={**as_environment(stage.settings), "UNATTENDED_MAX_MEMORY_MB": "450"},
-        stdout=log,
-        stderr=log,
-        cwd=stage.folder,
-    )
-    log.close()
-    stage.workers.append(process)
-    await until("the worker is ready", lambda: stage._says("worker_ready", len(stage.workers) - 1))
-    return process
+    changes = IMPATIENT.format(least_uptime_s=least_uptime_s)
+    return await stage.start_altered_worker(changes, UNATTENDED_MAX_MEMORY_MB="450")
 
 
 def hoarding(stage: Stage) -> None:

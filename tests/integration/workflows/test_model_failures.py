@@ -77,8 +77,8 @@ async def chat_with(
         pool.close()
 
 
-async def ended(chat: Chat, kept: Kept | None = None) -> tuple[Outcome, Kept]:
-    async with asyncio.timeout(DEADLINE_S):
+async def ended(chat: Chat, kept: Kept | None = None, *, within_s: float = DEADLINE_S) -> tuple[Outcome, Kept]:
+    async with asyncio.timeout(within_s):
         return await chat.run_to_its_close(kept)
 
 
@@ -294,10 +294,10 @@ async def test_a_thousand_tool_calls_that_are_allowed_all_run(tmp_path: Path) ->
     tools = "async def count(context_variables):\n    context_variables['n'] = context_variables.get('n', 0) + 1\n"
     limited = {**ORCHESTRATOR, "limits": {"tool_calls": 1000}}
     async with leaving_nothing(), faulty_server(answer(None, *many), answer("counted")) as server:
-        # Two answers as long as these take their time to read where others work, too.
-        own = chat_with(server.url, tmp_path, stream=False, tools=tools, model_s=DEADLINE_S, orchestrator=limited)
+        # Two answers as long as these take their time to read, and AG2 looks at each call for each of them.
+        own = chat_with(server.url, tmp_path, stream=False, tools=tools, model_s=60, orchestrator=limited)
         async with own as chat:
-            outcome, kept = await ended(chat)
+            outcome, kept = await ended(chat, within_s=60)
         check_usage(kept, server)
 
     assert (outcome.kind, kept.context(1)["n"]) == (KIND.COMPLETED, 1000)

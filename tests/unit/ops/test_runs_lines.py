@@ -93,6 +93,15 @@ def test_each_owner_is_shown_with_its_turns_and_how_it_let_go() -> None:
     assert lines[start + 9].startswith("2. Writer → end")
 
 
+def test_an_owner_that_went_on_with_another_version_says_so() -> None:
+    versions = ("sha256:one", "sha256:one", "sha256:two", None)
+    history = [{**owner(number, 0, "handed_back"), "package_version": each} for number, each in enumerate(versions, 1)]
+
+    heads = [line for line in told(history=history) if ", lease " in line]
+
+    assert [line.partition(", package ")[2] for line in heads] == ["", "", "sha256:two from here on", ""]
+
+
 @pytest.mark.parametrize(
     ("changes", "said"),
     [

@@ -9,7 +9,7 @@ from workers.process.leaving import CUT_OFF, HANDED_BACK, Leaving
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, seconds in {"WITHIN_S": 0.06, "IDLE_S": 0.02, "LOOK_EVERY_S": 0.005}.items():
+    for name, seconds in {"AFTER_GRACE_S": 0.06, "IDLE_S": 0.02, "LOOK_EVERY_S": 0.005}.items():
         monkeypatch.setattr(f"workers.process.leaving.{name}", seconds)
 
 
@@ -27,7 +27,7 @@ class Ended(list[int]):
 def test_a_process_that_hangs_is_ended(held: int, code: int) -> None:
     ended = Ended()
     leaving = Leaving(lambda: held, end=ended)
-    leaving.start()
+    leaving.start(grace_s=0)
     assert not ended
 
     leaving.begin()
@@ -39,7 +39,7 @@ def test_a_process_that_hangs_is_ended(held: int, code: int) -> None:
 def test_one_that_nobody_else_ends_does_so_with_its_own_code() -> None:
     ended = Ended()
     leaving = Leaving(lambda: 1, end=ended)
-    leaving.start()
+    leaving.start(grace_s=0)
 
     leaving.begin_alone(70)
 
