@@ -37,14 +37,13 @@ def celery_config(settings: Settings) -> dict[str, Any]:
         # Threads that wait on one event loop; gevent loses acknowledgements on Redis and is refused.
         "worker_pool": "workers.process.pool:WakingThreads",
         "worker_concurrency": settings.concurrency,
+        # On RabbitMQ it fetches one ahead at most, on Redis worker_disable_prefetch none: worker_prefetch_multiplier,
+        # which would take some for every thread, has no say.
         "worker_consumer": "workers.broker.consumer:WakeupConsumer",
-        "worker_prefetch_multiplier": 1,
-        "worker_hijack_root_logger": False,
         # Cancels only tasks with late acks, of which there are none; unset, every reconnect logs a warning.
         "worker_cancel_long_running_tasks_on_connection_loss": True,
         "worker_send_task_events": False,  # measured: a third of the throughput
         "worker_enable_remote_control": False,  # cancel and inspect go through the run store
-        "enable_utc": True,
     }
 
 

@@ -7,7 +7,7 @@ How it ends, and what whoever keeps it running does then (always the same: start
         could not hand its runs back in time: another worker resumes them when their leases run out
     70  its event loop stood still, or its consumer took nothing for minutes though the broker answered
 
-SIGTERM, SIGINT and SIGHUP let turns end for seven seconds; a second SIGINT, or SIGQUIT, cuts them off at once.
+SIGTERM, SIGINT and SIGHUP let turns end for UNATTENDED_GRACE_S; a second SIGINT, or SIGQUIT, cuts them off at once.
 """
 
 import os
@@ -38,12 +38,11 @@ def serve(settings: Settings) -> None:
     run: Callable[[list[str]], object] = app.worker_main  # which does return, whatever its type stub says
     run(
         [
-            "--quiet",
+            "--quiet",  # no banner: the log has one event a line
             "worker",
-            "--loglevel=WARNING",
             "--without-gossip",  # workers coordinate through the run store
-            "--without-mingle",
-            "--without-heartbeat",
+            "--without-mingle",  # it asks others for revoked tasks, and waits a second for answers that never come
+            "--without-heartbeat",  # an event every two seconds, for monitors of Celery; the lease is our sign of life
             f"--hostname=unattended-{os.getpid()}@%h",
         ]
     )

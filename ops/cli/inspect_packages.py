@@ -35,6 +35,7 @@ def list_triggers(as_json: bool) -> None:
             "name": spec.name,
             "type": spec.type,
             "apps": list(spec.apps) or ([str(spec.app_id)] if spec.app_id is not None else []),
+            "priority": spec.priority,
         }
         for package in _catalog().packages().values()
         for spec in package.triggers

@@ -4,11 +4,14 @@ from datetime import UTC, datetime
 from typing import Any
 
 import click
+from ulid import ULID
 
 from ops.cli.json_argument import JsonArgumentError, json_object
 from ops.cli.output import json_option, moment, print_json, print_table
 from ops.cli.session import with_database
 from workers.settings import Settings
+from workers.store.run import Accepted, RunRequest, TriggerEvent
+from workflows.package.priority import LEAST_URGENT, MOST_URGENT, USUAL
 
 
 class NotStartedError(Exception):
@@ -20,12 +23,20 @@ class NotStartedError(Exception):
 @click.option("--app", "app_id", required=True, help="Whose run it is.")
 @click.option("--input", "input_text", default="{}", help="JSON, or @file with JSON in it.")
 @click.option("--dedupe", help="An id of your own: the same id again starts nothing.")
+@click.option(
+    "--priority",
+    type=click.IntRange(LEAST_URGENT, MOST_URGENT),
+    default=USUAL,
+    show_default=True,
+    help="9 is most urgent: among the waiting runs of its app it starts first.",
+)
 @json_option
-def enqueue(workflow: str, app_id: str, input_text: str, dedupe: str | None, as_json: bool) -> None:
+def enqueue(workflow: str, app_id: str, input_text: str, dedupe: str | None, priority: int, as_json: bool) -> None:
     """Starts one run of WORKFLOW by hand, on the workers."""
-    payload = _payload(input_text)
+    event = TriggerEvent(type="api", name="cli", id=dedupe or str(ULID()), fired_at=datetime.now(UTC))
+    request = RunRequest(app_id, workflow, event, input=_payload(input_text), priority=priority)
     try:
-        accepted = with_database(lambda _, settings: _enqueue(settings, workflow, app_id, payload, dedupe), redis=True)
+        accepted = with_database(lambda _, settings: _enqueue(settings, request), redis=True)
     except NotStartedError as error:
         click.echo(f"unattended: {error}", err=True)
         raise SystemExit(1) from None
@@ -42,23 +53,20 @@ def _payload(text: str) -> dict[str, Any]:
         raise click.BadParameter(str(error), param_hint="--input") from None
 
 
-async def _enqueue(settings: Settings, workflow: str, app_id: str, payload: dict[str, Any], dedupe: str | None) -> Any:
-    from ulid import ULID
-
+async def _enqueue(settings: Settings, request: RunRequest) -> Accepted:
     from triggers.role import trigger_ground
-    from workers.store.run import RunRequest, TriggerEvent
     from workers.store.storable import NotStorableError
 
     async with trigger_ground(settings) as ground:
+        workflow = request.workflow
         if ground.catalog.get(workflow) is None:
             why = ground.catalog.why_not_started(workflow)
             if why is not None:
                 raise NotStartedError(why)
             known = ", ".join(sorted(ground.catalog.packages())) or "none"
             raise click.BadParameter(f"there is no package {workflow}; there are: {known}", param_hint="WORKFLOW")
-        event = TriggerEvent(type="api", name="cli", id=dedupe or str(ULID()), fired_at=datetime.now(UTC))
         try:
-            return await ground.acceptance.accept(RunRequest(app_id, workflow, event, input=payload))
+            return await ground.acceptance.accept(request)
         except NotStorableError as error:
             raise click.BadParameter(str(error), param_hint="--input") from None
 

@@ -1,6 +1,7 @@
 """A session: settings with addresses and a database, for commands that ask the store and end."""
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
@@ -20,6 +21,7 @@ def with_database(work: Work[T], *, redis: bool = False) -> T:
     settings = with_services(load_settings(), redis=redis)
     if redis:  # else a warning that a wake-up could not be sent would come without its reason
         configure_logging(role="cli", log_format="console", log_level="warning")
+        logging.getLogger("workflows").setLevel(logging.CRITICAL)  # of packages the command itself says what matters
 
     async def run() -> T:
         database = connect(settings.mongodb_url or "", database=settings.database)

@@ -20,7 +20,14 @@ def run_requests(watch: Watch, event: Mapping[str, Any], *, event_id: str, fired
     run_input = resolve(spec.input, event)
     message = resolve_text(spec.message, event)
     return [
-        RunRequest(app_id=app_id, workflow=watch.workflow, trigger=trigger, input=run_input, message=message)
+        RunRequest(
+            app_id=app_id,
+            workflow=watch.workflow,
+            trigger=trigger,
+            input=run_input,
+            message=message,
+            priority=spec.priority,
+        )
         for app_id in spec.apps or (_selected_app(spec.app_id, event),)
     ]
 

@@ -105,4 +105,5 @@ def _run_request(spec: WebhookSpec | FormSpec, place: Place, event: Any, *, trig
         trigger=TriggerEvent(type=spec.type, name=spec.name, id=trigger_id, fired_at=datetime.now(UTC)),
         input=run_input,
         message=resolve_text(spec.message, event),
+        priority=spec.priority,
     )

@@ -169,4 +169,5 @@ def _request(workflow: str, schedule: Schedule, nominal: datetime, *, app_id: st
         trigger=TriggerEvent("schedule", spec.name, nominal.isoformat(), fired_at=fired_at, nominal_at=nominal),
         input=resolve(spec.input, event),
         message=resolve_text(spec.message, event),
+        priority=spec.priority,
     )

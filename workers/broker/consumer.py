@@ -1,8 +1,10 @@
-"""Celery's consumer as wake-ups need it: one message at a time on RabbitMQ, and never waiting for a silent Redis."""
+"""Celery's consumer as wake-ups need it: one message at a time on RabbitMQ, no notes about messages in Redis, and never
+waiting for a Redis that is silent."""
 
 from typing import Any, ClassVar
 
 from celery.worker.consumer import Consumer
+from kombu.transport.virtual import Message
 from typing_extensions import override
 
 from workers.broker.options import SOCKET_TIMEOUT_S
@@ -10,6 +12,23 @@ from workers.broker.silence import leave_silent_redis
 
 _CelerySteps: Any = Consumer.Blueprint
 _UNUSED = "celery.worker.consumer.delayed_delivery:DelayedDelivery"
+
+
+class Ticket(Message):
+    """A message that left Redis when it was read. Kombu would note it there as unacknowledged, and strike it out a
+    moment later: two round trips and a fifth of a worker's CPU, for what the run document knows (docs/decisions/0011)."""
+
+    @override
+    def ack(self, multiple: bool = False) -> None:
+        self._state = "ACK"
+
+    @override
+    def reject(self, requeue: bool = False) -> None:
+        self._state = "REJECTED"
+
+    @override
+    def requeue(self) -> None:
+        self._state = "REQUEUED"  # by the reconciler
 
 
 class WakeupConsumer(Consumer):
@@ -30,4 +49,6 @@ class WakeupConsumer(Consumer):
         super().register_with_event_loop(hub)
         connection: Any = self.connection
         if connection.transport.driver_type == "redis":
+            consumer: Any = self.task_consumer  # type: ignore[attr-defined]  # a step of Celery sets it; it consumes after this
+            consumer.no_ack, consumer.channel.Message = True, Ticket
             hub.call_repeatedly(SOCKET_TIMEOUT_S, leave_silent_redis, connection)

@@ -30,7 +30,7 @@ def redis_config(broker: Broker) -> dict[str, Any]:
         "socket_timeout": SOCKET_TIMEOUT_S,  # without it a publish to a frozen Redis never returns
         "socket_connect_timeout": SOCKET_TIMEOUT_S,
         "socket_keepalive": True,  # a peer that vanished without a word is noticed by the kernel
-        "health_check_interval": 10,
+        "health_check_interval": 10,  # silent for so long, it is tried before use; leave_silent_redis counts from here
     }
     if broker.kind == "sentinel":
         options["sentinel_kwargs"] = sentinel_connection(broker)
@@ -64,7 +64,7 @@ def rabbitmq_config(broker: Broker) -> dict[str, Any]:
         },
         "broker_use_ssl": broker.tls.for_amqp() if broker.tls else False,
         "broker_heartbeat": broker.options.get("heartbeat", 20),  # a silent peer is noticed in twice that
-        "broker_login_method": broker.options.get("login_method"),
+        "broker_login_method": broker.options.get("login_method"),  # EXTERNAL: the client's certificate is the login
         "task_default_queue_type": "quorum",  # replicated; mirrored classic queues are gone in RabbitMQ 4
         "worker_detect_quorum_queues": True,  # they refuse the global prefetch count that Celery would set
         "worker_disable_prefetch": False,  # Redis only; workers.broker.consumer does it for RabbitMQ

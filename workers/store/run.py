@@ -9,6 +9,8 @@ from urllib.parse import quote
 
 from ulid import ULID
 
+from workflows.package.priority import USUAL
+
 
 class RunState(StrEnum):
     QUEUED = "queued"
@@ -56,7 +58,7 @@ class RunRequest:
     correlation_id: str | None = None
     parent_run_id: str | None = None
     replay_of: str | None = None
-    priority: int = 5
+    priority: int = USUAL
 
     @property
     def dedupe_key(self) -> str:

@@ -8,10 +8,10 @@ from typing import Any
 from workers.store.run import RunRequest, RunState, new_run_id
 from workers.store.storable import NotStorableError, check_storable
 from workflows.outcome import OutcomeKind
+from workflows.package.priority import LEAST_URGENT, MOST_URGENT
 
 Document = dict[str, Any]
 
-PRIORITIES = range(10)  # 9 is the most urgent
 MAX_HISTORY = 50
 MAX_REASON = 300
 
@@ -21,8 +21,8 @@ _HIDDEN = frozenset({"_id", "lane", "wake_at", "wakes", "worker_losses", "progre
 
 def run_document(request: RunRequest, *, now: datetime, republish_after: timedelta) -> Document:
     run_id = new_run_id()
-    if request.priority not in PRIORITIES:
-        raise NotStorableError(f"priority is a number from 0 to 9, not {request.priority}")
+    if not LEAST_URGENT <= request.priority <= MOST_URGENT:
+        raise NotStorableError(f"priority is {request.priority}; it is from {LEAST_URGENT} to {MOST_URGENT}")
     check_storable(request.input)
     check_storable(request.message, path="message")
     return {

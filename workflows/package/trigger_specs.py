@@ -19,6 +19,7 @@ from pydantic import (
 from workflows.context.value_types import is_of_type, is_one_of
 from workflows.package.cron import check_cron
 from workflows.package.jmespath_problems import jmespath_problem
+from workflows.package.priority import USUAL, Priority
 from workflows.package.ui_responses import UIResponses
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
@@ -108,6 +109,7 @@ class _Trigger(_Spec):
     message: Mapped = None
     apps: tuple[Name, ...] = ()
     app_id: Mapped = None  # a literal app, or =expr over the event
+    priority: Priority = Field(default=USUAL, description="9 is most urgent")
     ui_responses: UIResponses = Field(default_factory=dict, description="What tools that ask a person get: {tool: {…}}")
 
     @model_validator(mode="after")

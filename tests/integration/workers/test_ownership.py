@@ -77,6 +77,12 @@ async def test_input_that_cannot_be_stored_is_refused_before_the_insert(store: R
     assert await store.runs.count_documents({}) == 0
 
 
+@pytest.mark.parametrize("priority", [-1, 10])
+async def test_a_priority_that_is_no_digit_is_refused(store: RunStore, priority: int) -> None:
+    with pytest.raises(NotStorableError, match="from 0 to 9"):
+        await store.insert(request(priority=priority))
+
+
 async def test_of_many_claims_at_once_one_succeeds(store: RunStore) -> None:
     run_id = (await store.insert(request())).run_id
 

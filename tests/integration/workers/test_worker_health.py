@@ -5,7 +5,6 @@ import contextlib
 import json
 import re
 import signal
-import sys
 import urllib.error
 import urllib.request
 from collections.abc import AsyncIterator, Callable, Iterator

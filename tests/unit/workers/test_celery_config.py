@@ -28,7 +28,6 @@ def test_no_result_is_kept() -> None:
 
 def test_a_worker_holds_no_message_it_does_not_work_on() -> None:
     assert CONFIG["worker_disable_prefetch"] is True
-    assert CONFIG["worker_prefetch_multiplier"] == 1
     assert CONFIG["task_acks_late"] is False
 
 
