@@ -7,7 +7,7 @@ written until it is stored: through an election, and also when the run has long 
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,11 +16,14 @@ from pymongo.asynchronous.collection import AsyncCollection
 from pymongo.asynchronous.database import AsyncDatabase
 from pymongo.errors import DuplicateKeyError, PyMongoError
 
+from accounting.grouped import Grouped, each_written
 from accounting.prices import PriceTable
 from accounting.store_errors import store_is_away
 from accounting.usage import ModelCall, RunOwner
 
 log = logging.getLogger(__name__)
+
+Row = dict[str, Any]
 
 COLLECTION = "usage"
 FIRST_PAUSE_S = 0.25
@@ -46,6 +49,7 @@ class Ledger:
     def __init__(self, database: AsyncDatabase[dict[str, Any]], prices: PriceTable) -> None:
         self._rows: AsyncCollection[dict[str, Any]] = database[COLLECTION]
         self._prices = prices
+        self._inserts = Grouped(self._insert)
 
     async def ensure_indexes(self) -> None:
         await self._rows.create_indexes(list(INDEXES))
@@ -56,7 +60,7 @@ class Ledger:
         pause_s = FIRST_PAUSE_S
         while True:
             try:
-                await self._rows.insert_one(row)
+                await self._inserts.do(row)
             except DuplicateKeyError:
                 return  # an earlier write arrived though its answer did not
             except PyMongoError as error:
@@ -67,6 +71,9 @@ class Ledger:
                 return
             await asyncio.sleep(pause_s)
             pause_s = min(pause_s * 2, LONGEST_PAUSE_S)
+
+    async def _insert(self, rows: Sequence[Row]) -> Sequence[Exception | None]:
+        return await each_written(self._rows.insert_many(rows, ordered=False), len(rows))
 
     async def earlier_calls(self, run_id: str) -> EarlierCalls:
         failed = {"$and": [{"$not": "$ok"}, {"$ne": ["$error", "Cancelled"]}]}

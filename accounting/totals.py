@@ -11,6 +11,7 @@ from accounting.usage import UsageTotals
 
 # The name a reader sees, and the ledger expression it groups by.
 GROUPS: Mapping[str, Any] = {
+    "run_id": "$run_id",
     "app_id": "$app_id",
     "workflow": "$workflow",
     "model": "$model",
@@ -49,21 +50,30 @@ async def usage_totals(
     keys: Sequence[str],
     *,
     app_id: str | None = None,
-    run_id: str | None = None,
     since: datetime | None = None,
 ) -> list[UsageTotals]:
     match: dict[str, Any] = {}
     if app_id is not None:
         match["app_id"] = app_id
-    if run_id is not None:
-        match["run_id"] = run_id
     if since is not None:
         match["at"] = {"$gte": since}
     rows = await database[COLLECTION].aggregate(totals_pipeline(keys, match))
-    return [UsageTotals(key=row.pop("_id"), **{name: int(value) for name, value in row.items()}) async for row in rows]
+    return [_totals(row) async for row in rows]
 
 
 async def run_totals(database: AsyncDatabase[dict[str, Any]], run_id: str) -> UsageTotals:
     """What a run document's `usage` says when its run ends or parks."""
-    totals = await usage_totals(database, [], run_id=run_id)
-    return totals[0] if totals else UsageTotals()
+    [totals] = await totals_of_runs(database, [run_id])
+    return totals
+
+
+async def totals_of_runs(database: AsyncDatabase[dict[str, Any]], run_ids: Sequence[str]) -> list[UsageTotals]:
+    """Of each, in their order."""
+    pipeline = totals_pipeline(["run_id"], {"run_id": {"$in": [*run_ids]}})
+    rows = await database[COLLECTION].aggregate(pipeline)
+    found = {row["_id"]["run_id"]: _totals({**row, "_id": {}}) async for row in rows}
+    return [found.get(run_id, UsageTotals()) for run_id in run_ids]
+
+
+def _totals(row: dict[str, Any]) -> UsageTotals:
+    return UsageTotals(key=row.pop("_id"), **{name: int(value) for name, value in row.items()})

@@ -89,7 +89,7 @@ async def work_under_lease(claim: Claim, worker: WorkerProcess) -> str | None:
 
 
 async def let_go(claim: Claim, worker: WorkerProcess, ending: Ending) -> None:
-    """A run whose result was not written in time comes back for it while attempts remain. Its turns are not asked again."""
+    """A run whose result was not written in time comes back for it while attempts remain; its turns are kept."""
     try:
         await release(claim, worker, ending)
     except WriteTooSlowError as error:

@@ -16,7 +16,7 @@ _UNUSED = "celery.worker.consumer.delayed_delivery:DelayedDelivery"
 
 class Ticket(Message):
     """A message that left Redis when it was read. Kombu would note it there as unacknowledged, and strike it out a
-    moment later: two round trips and a fifth of a worker's CPU, for what the run document knows (docs/decisions/0011)."""
+    moment later: two round trips, a fifth of a worker's CPU, for what the run document knows (docs/decisions/0011)."""
 
     @override
     def ack(self, multiple: bool = False) -> None:

@@ -1,4 +1,5 @@
-"""The event loop in which packages run: what hangs in their own threads holds up nobody else, nor the exit.
+"""The event loop in which packages run: what they leave hanging in threads holds up nobody else, nor the exit, and
+what they raise ends none but their own.
 
 A tool that awaits `asyncio.to_thread` uses the loop's default threads, and a call that hangs there never gives its
 thread back. Asyncio has a handful of them, looks names up in the same and waits for all of them in the end: a few tools
@@ -7,14 +8,19 @@ that hang would keep the process from every new connection, to models and to Mon
 
 import asyncio
 import functools
+import logging
 import socket
 import threading
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Generator
 from concurrent.futures import Future, ThreadPoolExecutor
 from queue import SimpleQueue
-from typing import Any
+from typing import Any, TypeVar
 
 from typing_extensions import override
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 LOOKUP_THREADS = 8
 PACKAGE_THREADS = 256  # made as they are needed
@@ -25,6 +31,30 @@ class WorkerLoop(asyncio.SelectorEventLoop):
         super().__init__()
         self._lookups = DaemonThreads(LOOKUP_THREADS, "lookup")
         self.set_default_executor(DaemonThreads(PACKAGE_THREADS, "to_thread"))
+        self._is_for_one = False
+
+    @override
+    def run_forever(self) -> None:
+        """Asyncio would end it with the SystemExit of any task, such as one that a package's coroutine makes by
+        `asyncio.wait_for`. Whoever awaits that task hears of it; the runs beside it go on."""
+        while True:
+            try:
+                super().run_forever()
+            except (KeyboardInterrupt, SystemExit) as error:
+                # Where signals arrive, or where one task is all there is, it is meant for the loop.
+                if self._is_for_one or threading.current_thread() is threading.main_thread():
+                    raise
+                log.warning("loop_goes_on", extra={"error": type(error).__name__}, exc_info=error)
+            else:
+                return
+
+    @override
+    def run_until_complete(self, future: Generator[Any, None, T] | Awaitable[T]) -> T:
+        self._is_for_one = True
+        try:
+            return super().run_until_complete(future)
+        finally:
+            self._is_for_one = False
 
     @override
     async def getaddrinfo(self, host: Any, port: Any, **options: Any) -> Any:

@@ -1,21 +1,38 @@
 """Package builds: the agents of a package version, built once however many runs ask for it at the same time.
 
-Building imports a package's tools, which may take long or hang. It happens in a few threads of its own, and
-runs that wait for it hold none: a slow package delays its own runs and nobody else's, and one that hangs not even
-the end of the process.
+Building imports a package's tools, which may take long or hang. It happens in threads of its own, a few at once, and
+runs that wait for it hold none: a slow package delays its own runs and nobody else's, and one that hangs not even the
+end of the process.
+
+1. A build that takes long gives its place up to others, and goes on beside them.
+2. One that takes too long fails the runs that wait for it: they would keep their places in the worker for ever.
+3. It cannot be stopped. Until it ends, further runs of this version fail at once and nothing else is started for them.
 """
 
 import asyncio
+import functools
+import logging
 from collections.abc import Callable, Mapping
+from typing import TypeVar
 
 from workers.process.event_loop import DaemonThreads
 from workflows.chat.agents import AgentShop, BuiltPackage
-from workflows.chat.errors import PackageChanged, PackageDefect
+from workflows.chat.errors import PackageChanged, PackageDefect, PackageSlow
+from workflows.chat.incidents import words_of
 from workflows.package.catalog import Catalog
 from workflows.package.models import Package
 
+log = logging.getLogger(__name__)
+
 BUILDERS = 8
 ATTEMPTS = 3
+PLACE_FOR_S = 5.0
+BUILD_WITHIN_S = 60.0
+MOST_AT_HAND = 50
+
+T = TypeVar("T")
+
+Version = tuple[str, str]
 
 
 class PackageBuilds:
@@ -25,18 +42,24 @@ class PackageBuilds:
         agents: AgentShop,
         *,
         on_packages: Callable[[Mapping[str, Package]], None] = lambda _: None,
+        within_s: float = BUILD_WITHIN_S,
     ) -> None:
         """`on_packages` is told what the catalog holds, anew when that changed, before any of it is built."""
         self._catalog = catalog
         self._agents = agents
         self._on_packages = on_packages
+        self._within_s = within_s
         self._known: Mapping[str, Package] = {}
-        self._threads = DaemonThreads(BUILDERS, "builders")
         self._looking = DaemonThreads(1, "catalog")
-        self._under_way: dict[tuple[str, str], asyncio.Future[BuiltPackage]] = {}
+        self._places = asyncio.Semaphore(BUILDERS)
+        self._under_way: dict[Version, asyncio.Task[BuiltPackage]] = {}  # also what runs no longer wait for
 
     async def get(self, workflow: str, *, version: str | None) -> BuiltPackage:
-        """This version while this process can still give it, else the one on disk."""
+        """This version while this process can still give it, else the one on disk. PackageSlow when its files take
+        too long to import."""
+        at_hand = self._at_hand(workflow, version)
+        if at_hand is not None:
+            return at_hand
         loop = asyncio.get_running_loop()
         for _ in range(ATTEMPTS):
             package = await loop.run_in_executor(self._looking, self._look, workflow, version)
@@ -49,9 +72,27 @@ class PackageBuilds:
                 version = None
         raise PackageDefect(f"the files of {workflow} keep changing while they are read")
 
+    def versions(self) -> Mapping[str, str]:
+        """What a run that is claimed now would be given, by workflow, as far as that is known without a look."""
+        packages = self._fresh()
+        if packages is None or len(packages) > MOST_AT_HAND:
+            return {}
+        return {name: package.version for name, package in packages.items()}
+
+    def _at_hand(self, workflow: str, version: str | None) -> BuiltPackage | None:
+        """Most runs need neither a disk nor a thread."""
+        packages = self._fresh()
+        package = packages and self._catalog.version_of(packages, workflow, version)
+        return self._agents.ready(package) if package else None
+
+    def _fresh(self) -> Mapping[str, Package] | None:
+        packages = self._catalog.at_hand()
+        return packages if packages is self._known else None
+
     def close(self) -> None:
-        self._threads.shutdown()
         self._looking.shutdown()
+        for build in list(self._under_way.values()):  # from another thread
+            build.get_loop().call_soon_threadsafe(build.cancel)
 
     def _look(self, workflow: str, version: str | None) -> Package | None:
         packages = self._catalog.packages()
@@ -64,11 +105,60 @@ class PackageBuilds:
         places = ", ".join(map(str, self._catalog.directories))
         return self._catalog.why_not_started(workflow) or f"no package named {workflow} in {places}"
 
-    def _build(self, package: Package) -> "asyncio.Future[BuiltPackage]":
+    def _build(self, package: Package) -> "asyncio.Task[BuiltPackage]":
         key = (package.name, package.version)
-        under_way = self._under_way.get(key)
-        if under_way is None:
-            under_way = asyncio.get_running_loop().run_in_executor(self._threads, self._agents.build, package)
-            under_way.add_done_callback(lambda _: self._under_way.pop(key, None))
-            self._under_way[key] = under_way
-        return under_way
+        build = self._under_way.get(key)
+        if build is None:
+            build = asyncio.get_running_loop().create_task(self._built(package), name=f"build {package.name}")
+            build.add_done_callback(functools.partial(self._answered, key))
+            self._under_way[key] = build
+        return build
+
+    async def _built(self, package: Package) -> BuiltPackage:
+        """Its time begins when it has a place: those before it do not use it up."""
+        async with self._places:
+            importing = _in_own_thread(functools.partial(_build, self._agents, package), name=package.name)
+            place_for_s = min(PLACE_FOR_S, self._within_s)
+            await asyncio.wait((importing,), timeout=place_for_s)
+        if not importing.done():
+            await asyncio.wait((importing,), timeout=self._within_s - place_for_s)
+        if importing.done():
+            return importing.result()
+        said = {"workflow": package.name, "version": package.version}
+        log.warning("package_import_hangs", extra={**said, "within_s": self._within_s})
+        importing.add_done_callback(functools.partial(self._came_late, package))
+        raise PackageSlow(
+            f"importing the files of {package.name} takes longer than {self._within_s:g} s: what connects, waits or "
+            "computes when a file is imported belongs into the functions that need it, with a timeout",
+            retry_after_s=self._within_s,
+        )
+
+    def _answered(self, key: Version, build: "asyncio.Task[BuiltPackage]") -> None:
+        """Also where nobody waits any more. What hangs is kept, so that nobody begins it again."""
+        if build.cancelled() or not isinstance(build.exception(), PackageSlow):
+            self._under_way.pop(key, None)
+
+    def _came_late(self, package: Package, importing: "asyncio.Future[BuiltPackage]") -> None:
+        self._under_way.pop((package.name, package.version), None)
+        error = None if importing.cancelled() else importing.exception()
+        said = {"workflow": package.name, "version": package.version}
+        log.warning("package_import_ended_late", extra={**said, "error": None if error is None else words_of(error)})
+
+
+def _build(agents: AgentShop, package: Package) -> BuiltPackage:
+    """In a thread. Whatever the package's code raises there is raised again in the runs that wait for it, and only
+    an Exception does no harm in the event loop."""
+    try:
+        return agents.build(package)
+    except Exception:
+        raise
+    except BaseException as error:
+        raise PackageDefect(f"building {package.name} failed: {type(error).__name__}: {words_of(error)}") from error
+
+
+def _in_own_thread(function: Callable[[], T], *, name: str) -> "asyncio.Future[T]":
+    """One that hangs takes no thread from others."""
+    thread = DaemonThreads(1, f"builder of {name}")
+    called = asyncio.get_running_loop().run_in_executor(thread, function)
+    thread.shutdown()  # ends with this call
+    return called

@@ -11,11 +11,14 @@ import threading
 import time
 from collections.abc import Coroutine, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from typing import Any
 from uuid import uuid4
 
+from accounting.grouped import Grouped
 from accounting.ledger import Ledger
 from accounting.prices import PriceTable
+from accounting.totals import totals_of_runs
 from workers.broker.wakeups import Wakeups, celery_publisher
 from workers.celery import app
 from workers.fairness.admission import Admission
@@ -98,7 +101,10 @@ class WorkerProcess:
         self.store = RunStore(database, republish_after_s=self.settings.republish_after_s)
         self.prices = prices
         self.ledger = Ledger(database, prices)
-        self.ownership = Ownership(self.store, owner=owner_name(), lease_s=self.settings.lease_s)
+        self.totals = Grouped(partial(totals_of_runs, database))
+        self.ownership = Ownership(
+            self.store, owner=owner_name(), lease_s=self.settings.lease_s, versions=self._versions
+        )
         wakeups = Wakeups(celery_publisher(app))
         wakeups.start()
         self._opened.callback(lambda: self.submit(wakeups.stop()).result(timeout=6))
@@ -135,6 +141,9 @@ class WorkerProcess:
 
     def submit(self, work: Coroutine[Any, Any, Any]) -> Any:
         return asyncio.run_coroutine_threadsafe(work, self._loop)
+
+    def _versions(self) -> Mapping[str, str]:
+        return self._builds.versions()
 
     async def built(self, workflow: str, *, version: str | None) -> BuiltPackage:
         return await self._builds.get(workflow, version=version)

@@ -1,6 +1,6 @@
 """Batches: what a question to the store finds, a bounded part of it at a time."""
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,13 +23,20 @@ class Question:
     index: str
 
     async def batches(
-        self, runs: AsyncCollection[Document], fields: Sequence[str], *, most: int = MOST
+        self,
+        runs: AsyncCollection[Document],
+        fields: Sequence[str],
+        *,
+        most: int = MOST,
+        put_off: Collection[str] = (),
     ) -> AsyncIterator[Sequence[Document]]:
-        """What was dealt with no longer matches, so each look finds the next ones."""
+        """What was dealt with no longer matches, so each look finds the next ones. `put_off`: ids of what still
+        matches and is not to be found again; may grow meanwhile."""
         left = most
         while left > 0:
             size = min(BATCH, left)
-            found = runs.find(self.query, dict.fromkeys(fields, 1), hint=self.index)
+            query = {**self.query, "_id": {"$nin": list(put_off)}} if put_off else self.query
+            found = runs.find(query, dict.fromkeys(fields, 1), hint=self.index)
             batch = await found.sort(self.sort, ASCENDING).limit(size).to_list(None)
             if batch:
                 yield batch

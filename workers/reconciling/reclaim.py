@@ -50,8 +50,11 @@ class Reclaim:
         self._runs = store.runs
 
     async def run_pass(self, counts: Counter[str]) -> None:
-        async for batch in EXPIRED_LEASE.batches(self._runs, _FIELDS):
+        # What was left alone may match again at the next look, and a locked run would be waited for each time.
+        put_off: list[str] = []
+        async for batch in EXPIRED_LEASE.batches(self._runs, _FIELDS, put_off=put_off):
             results = await together(self.reclaim(run) for run in batch)
+            put_off += [run["_id"] for run, result in zip(batch, results, strict=True) if result is None]
             counts.update(result.value for result in results if result is not None)
 
     async def reclaim(self, run: Document) -> RunState | None:

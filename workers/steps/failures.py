@@ -6,24 +6,25 @@ from typing import Any
 
 from workflows.chat.checkpoint import CheckpointError
 from workflows.chat.errors import ChatError
-from workflows.context.documents import WriteRefusedError
+from workflows.context.documents import WriteRefusedError, WriteTooSlowError
 from workflows.context.missing import ContextError, ContextUnavailableError
 from workflows.outcome import Outcome, OutcomeError, OutcomeKind
 
 log = logging.getLogger(__name__)
 
 
-def outcome_of(error: Exception, labels: Mapping[str, Any]) -> Outcome:
+def outcome_of(error: BaseException, labels: Mapping[str, Any]) -> Outcome:
     """`labels` say whose run it is, where nobody foresaw the error: its traceback goes to the log."""
     if isinstance(error, ChatError):
         return error.outcome()
-    if isinstance(error, ContextUnavailableError | CheckpointError):  # another attempt, or a newer worker, may do it
+    # Another attempt, or a newer worker, may do it.
+    if isinstance(error, ContextUnavailableError | WriteTooSlowError | CheckpointError):
         return failed(error, transient=True)
     if not isinstance(error, ContextError | WriteRefusedError):
         log.error("run_crashed", extra=dict(labels), exc_info=error)
     return failed(error)
 
 
-def failed(error: Exception, *, transient: bool = False) -> Outcome:
+def failed(error: BaseException, *, transient: bool = False) -> Outcome:
     told = OutcomeError(type(error).__name__, str(error))
     return Outcome(OutcomeKind.PACKAGE_ERROR, str(error), told, transient=transient)

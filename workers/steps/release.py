@@ -11,7 +11,6 @@ from bson.errors import BSONError
 from pymongo.errors import PyMongoError
 
 from accounting.store_errors import store_is_away
-from accounting.totals import run_totals
 from workers.landmarks import passed
 from workers.process.worker import WorkerProcess
 from workers.steps.failures import failed
@@ -79,7 +78,7 @@ async def _finish(
     record: Mapping[str, Any],
     writes: Sequence[DocumentWrite] = (),
 ) -> RunState:
-    usage = await run_totals(worker.store.database, claim.run_id)
+    usage = await worker.totals.do(claim.run_id)
     end = {**record, "outcome": dict(outcome), "usage": usage.as_json()}
     passed("finishing")
     state = await worker.ownership.finish(claim, decision.state, end, writes=writes)

@@ -10,14 +10,15 @@
 Lease times are the database's clock ($$NOW): workers' clocks may differ, one server's does not.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
-from pymongo import ASCENDING, DESCENDING, ReturnDocument
+from pymongo import ASCENDING, DESCENDING, ReplaceOne, ReturnDocument
 from pymongo.asynchronous.client_session import AsyncClientSession
 from pymongo.errors import DuplicateKeyError
 
+from accounting.grouped import Grouped, each_written
 from accounting.totals import run_totals
 from workers.landmarks import passed
 from workers.store.documents import Documents
@@ -42,13 +43,26 @@ def lease_extension(lease_s: int) -> Document:
     return {"$add": ["$$NOW", lease_s * 1000]}
 
 
+def version_by_workflow(versions: Mapping[str, str]) -> Document | None:
+    """None for what this process does not know yet: it is pinned when its package is loaded."""
+    if not versions:
+        return None
+    known = [{"case": {"$eq": ["$workflow", literal(name)]}, "then": literal(each)} for name, each in versions.items()]
+    return {"$switch": {"branches": known, "default": None}}
+
+
 class Ownership:
-    def __init__(self, store: RunStore, *, owner: str, lease_s: int) -> None:
+    def __init__(
+        self, store: RunStore, *, owner: str, lease_s: int, versions: Callable[[], Mapping[str, str]] = dict
+    ) -> None:
+        """`versions` are those of the packages as this process has them now: a run is pinned by its first claim."""
         self._store = store
+        self._versions = versions
         found_within_s = max(lease_s / BEATS_PER_LEASE / 2, LEAST_FOUND_WITHIN_S)
         self._documents = Documents(
             store.database.client, own_database=store.database.name, found_within_s=found_within_s
         )
+        self._turns = Grouped(self._write_turns)
         self._owner = owner
         self._lease_s = lease_s
 
@@ -75,6 +89,7 @@ class Ownership:
                 "token": {"$add": ["$lease.token", 1]},
                 "until": lease_extension(self._lease_s),
             },
+            "package_version": {"$ifNull": ["$package_version", version_by_workflow(self._versions())]},
             "claimed_at": "$$NOW",
             "started_at": {"$ifNull": ["$started_at", "$$NOW"]},
         }
@@ -117,13 +132,16 @@ class Ownership:
         try:
             # Replaces what an older owner left without committing it; a newer owner's turn does not match
             # the filter, so the upsert runs into its `_id` instead of over it.
-            await self._store.turns.replace_one({"_id": key, "token": {"$lte": claim.token}}, document, upsert=True)
+            await self._turns.do(ReplaceOne({"_id": key, "token": {"$lte": claim.token}}, document, upsert=True))
         except DuplicateKeyError:
             raise LeaseLostError(claim) from None
         passed("turn written")
         # A run that gets on is not what kills its workers: only losses without a turn in between count as its own.
         moved = {"$set": {"turn": number, "worker_losses": 0, **checkpoint}}
         await self._write(claim, moved, also={"turn": number - 1}, writes=writes)
+
+    async def _write_turns(self, turns: Sequence[ReplaceOne[Document]]) -> Sequence[Exception | None]:
+        return await each_written(self._store.turns.bulk_write(turns, ordered=False), len(turns))
 
     async def finish(
         self,

@@ -81,6 +81,15 @@ class AgentShop:
         self._lock = threading.Lock()
         self._building: dict[tuple[str, str], threading.Lock] = {}
 
+    def ready(self, package: Package) -> BuiltPackage | None:
+        """Without waiting for anybody who builds."""
+        key = (package.name, package.version)
+        with self._lock:
+            built = self._built.pop(key, None)
+            if built is not None:
+                self._built[key] = built  # moved to the end, as in `_keep`
+        return built
+
     def build(self, package: Package) -> BuiltPackage:
         key = (package.name, package.version)
         with self._lock:

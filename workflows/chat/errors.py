@@ -1,5 +1,7 @@
 """Errors of a chat: each knows which outcome it means and whether another attempt can help."""
 
+from dataclasses import replace
+
 from workflows.chat.question import Question
 from workflows.outcome import Outcome, OutcomeError, OutcomeKind
 
@@ -19,6 +21,18 @@ class PackageDefect(ChatError):  # noqa: N818 -- names the thing at fault, reads
 
 class PackageChanged(ChatError):  # noqa: N818 -- not a fault; whoever asked looks again
     """The files were edited between reading the package and importing its tools."""
+
+
+class PackageSlow(ChatError):  # noqa: N818 -- names the thing at fault, reads better in a run's record
+    """Its files are still being imported after a long time. Another attempt may find them there."""
+
+    def __init__(self, message: str, *, retry_after_s: float) -> None:
+        super().__init__(message)
+        self.retry_after_s = retry_after_s
+
+    def outcome(self, *, agent: str | None = None, turn: int | None = None) -> Outcome:
+        outcome = super().outcome(agent=agent, turn=turn)
+        return replace(outcome, transient=True, retry_after_s=self.retry_after_s)
 
 
 class LimitReached(ChatError):  # noqa: N818 -- not a fault of the code but a guard doing its work

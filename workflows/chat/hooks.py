@@ -83,10 +83,11 @@ def _prompt_of(agent: HookedAgent) -> str:
 
 @contextmanager
 def _blamed(live: LiveTurn, step: Step) -> Iterator[None]:
-    """What a hook leaves may be any object, and refuse to be read."""
+    """What a hook leaves may be any object, and refuse to be read. Nothing is awaited here, so that a CancelledError
+    is the object's own."""
     try:
         yield
-    except Exception as error:
+    except BaseException as error:
         words = str(error) if isinstance(error, UnfitError) else None
         raised = RaisedError(error, words)
         raise failed(live.chat, step, raised, note=live.note, agent=live.agent, turn=live.number) from error

@@ -49,5 +49,5 @@ def incident_of(error: BaseException, *, where: str, agent: str | None = None, t
 def words_of(error: BaseException) -> str:
     try:
         return str(error)
-    except Exception:  # noqa: BLE001 -- the package's error may be broken itself
+    except BaseException:  # noqa: BLE001 -- the package's error may be broken itself, and raise anything
         return "(its text cannot be read)"

@@ -56,6 +56,8 @@ class ToolFunction:
             positional, keywords = self.parameters.bind(arguments, runtime)
         except ValidationError as error:
             raise ToolRefused(sentence(error)) from None
+        except BaseException as error:  # noqa: BLE001 -- a validator of the package's own, in whose words it is told
+            raise RaisedError(error) from None
         call = Call(self.name, for_people=self.for_people)
         return await invoke(
             self.function, *positional, keywords=keywords, threads=threads, timeout_s=self.timeout_s, call=call

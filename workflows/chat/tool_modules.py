@@ -20,6 +20,7 @@ from types import ModuleType
 from typing import Any
 
 from workflows.chat.errors import PackageDefect
+from workflows.chat.incidents import words_of
 from workflows.chat.module_finder import PACKAGE_MODULES, ModuleFinder
 from workflows.package.models import Package
 from workflows.package.reading.neighbours import find_module, find_neighbour, find_relative, is_allowed, is_installed
@@ -56,9 +57,9 @@ class PackageModules:
             raise PackageDefect(f"{file.name} is outside of the package")
         try:
             return importlib.import_module(self._name(resolved))
-        except (Exception, SystemExit) as error:
+        except BaseException as error:  # a KeyboardInterrupt that a file raises would end the loop of all runs
             self.forget()
-            reason = str(error).replace(f"{self._top}.", "").replace(self._top, "the package")
+            reason = words_of(error).replace(f"{self._top}.", "").replace(self._top, "the package")
             raise PackageDefect(f"{file.name} failed when it was loaded: {type(error).__name__}: {reason}") from error
 
     @property

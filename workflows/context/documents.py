@@ -13,6 +13,11 @@ class WriteRefusedError(Exception):
     """This write is not allowed, or the database refused it and would again; the text names variable and place."""
 
 
+class WriteTooSlowError(Exception):
+    """The database did not get this write done in time. Another attempt may find it faster; the text names variable
+    and place."""
+
+
 @dataclass(frozen=True, slots=True)
 class DocumentRead:
     """The newest document that matches `query` and does not belong to another app, projected to `fields`."""
@@ -37,7 +42,13 @@ class DocumentWrite:
     values: Mapping[str, Any]
 
     def refused(self, why: str) -> WriteRefusedError:
-        return WriteRefusedError(f"{self.variable} is not written to {self.database}.{self.collection}: {why}")
+        return WriteRefusedError(self._not_written(why))
+
+    def too_slow(self, why: str) -> WriteTooSlowError:
+        return WriteTooSlowError(self._not_written(why))
+
+    def _not_written(self, why: str) -> str:
+        return f"{self.variable} is not written to {self.database}.{self.collection}: {why}"
 
 
 ReadDocument = Callable[[DocumentRead], Awaitable[Mapping[str, Any] | None]]

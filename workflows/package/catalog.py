@@ -82,11 +82,18 @@ class Catalog:
     def packages(self) -> Mapping[str, Package]:
         """Usable packages by workflow name, at most a second old."""
         with self._looking:
-            interval_s = SETTLE_S if self._waiting else CHECK_INTERVAL_S
-            if time.monotonic() - self._checked_at >= interval_s:
+            if not self._is_fresh():
                 self._refresh()
                 self._checked_at = time.monotonic()
             return self._packages
+
+    def at_hand(self) -> Mapping[str, Package] | None:
+        """The same without waiting for a disk; None when that takes a look."""
+        return self._packages if self._is_fresh() else None
+
+    def _is_fresh(self) -> bool:
+        interval_s = SETTLE_S if self._waiting else CHECK_INTERVAL_S
+        return time.monotonic() - self._checked_at < interval_s
 
     def look_again(self) -> None:
         """The next question reads the directories, however recent the last look or an edit."""
@@ -96,7 +103,10 @@ class Catalog:
 
     def get(self, workflow: str, *, version: str | None = None) -> Package | None:
         """The version a run has pinned while this process still holds it, else the one on disk."""
-        current = self.packages().get(workflow)
+        return self.version_of(self.packages(), workflow, version)
+
+    def version_of(self, packages: Mapping[str, Package], workflow: str, version: str | None) -> Package | None:
+        current = packages.get(workflow)
         return current if version is None else self._earlier.get((workflow, version), current)
 
     @property

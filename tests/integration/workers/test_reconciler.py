@@ -132,7 +132,9 @@ async def test_what_is_not_due_held_or_finished_is_left_alone(
         await _queued(store, number, **changes)
     await store.runs.update_many({"lane": None}, {"$unset": {"lane": ""}})
 
-    assert await reconciler.run_pass() == {}
+    assert await reconciler.run_pass() == {
+        "republish": {"clock": 1}
+    }  # an hour is later than any wake-up counts as lost
     assert broker.run_ids == []
 
 
@@ -176,7 +178,7 @@ async def test_runs_that_an_older_worker_left_in_their_lanes_are_taken_out(
     await _overdue(store)
     await store.runs.update_many({"_id": {"$in": left}}, {"$set": {"wake_at": PAST}})  # long before the one that waits
 
-    assert await reconciler.run_pass() == {"republish": {"lost": 1}}
+    assert await reconciler.run_pass() == {"republish": {"lost": 1, "lane": BATCH + 1}}
 
     assert broker.run_ids == [waiting]
     found = await store.runs.find({"$or": [{"lane": {"$exists": True}}, {"held_by": {"$exists": True}}]}).to_list(None)
@@ -481,3 +483,28 @@ async def test_a_question_costs_what_is_due_not_what_exists(store: RunStore, que
     assert plan["executionStats"]["totalDocsExamined"] == 0
     assert plan["executionStats"]["totalKeysExamined"] <= 1
     assert "'SORT'" not in str(plan["queryPlanner"]["winningPlan"])
+
+
+async def test_a_locked_run_is_waited_for_once_in_a_pass(
+    store: RunStore, reconciler: Reconciler, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What a worker leaves that is killed while it writes back, first in line before more than one batch of others."""
+    monkeypatch.setattr("workers.reconciling.batches.BATCH", 2)
+    monkeypatch.setattr("workers.reconciling.reclaim.LOCKED_AFTER_S", 0.5)
+    run_ids = [await _queued(store, number) for number in range(8)]
+    lost = {"state": "running", "lease": {"owner": "dead", "token": 1, "until": PAST}}
+    await store.runs.update_many({}, {"$set": lost, "$unset": {"lane": ""}})
+    locked = run_ids[0]
+    await store.runs.update_one({"_id": locked}, {"$set": {"lease.until": PAST - timedelta(days=1)}})
+
+    async with store.database.client.start_session() as dead:
+        await dead.start_transaction()
+        await store.runs.update_one({"_id": locked}, {"$set": {"turn": 1}}, session=dead)
+        reconciled = await reconciler.run_pass()
+        await dead.abort_transaction()
+
+    assert reconciled["reclaim"] == {"queued": len(run_ids) - 1}
+    put_off = [record for record in caplog.records if record.getMessage() == "reclaim_put_off"]
+    assert [vars(record)["run_id"] for record in put_off] == [locked]
+    await reconciler.run_pass()
+    assert (await _find(store, locked))["state"] == "queued"

@@ -34,6 +34,7 @@ WRITTEN: list[tuple[str, str, str, Any]] = [
     ("UNATTENDED_RETENTION_DAYS", "retention_days", "90", 90),
     ("UNATTENDED_MAX_MEMORY_MB", "max_memory_mb", "512", 512),
     ("UNATTENDED_REPUBLISH_AFTER_S", "republish_after_s", "5", 5),
+    ("UNATTENDED_GRACE_S", "grace_s", "60", 60),
     ("UNATTENDED_QUEUE", "queue", "q", "q"),
     ("UNATTENDED_LISTEN", "listen", "[::1]:8000", Address("::1", 8000)),
     ("UNATTENDED_METRICS_LISTEN", "metrics_listen", "0.0.0.0:0", Address("0.0.0.0", 0)),  # noqa: S104 -- parsed, not bound

@@ -1,0 +1,18 @@
+"""A worker that gives package imports less time: `hasty_worker.py SECONDS`."""
+
+import functools
+import sys
+
+from workers.process import worker
+from workers.process.package_builds import PackageBuilds
+from workers.serve import serve
+from workers.settings import load_settings
+
+
+def main() -> None:
+    vars(worker)["PackageBuilds"] = functools.partial(PackageBuilds, within_s=float(sys.argv[1]))
+    serve(load_settings())
+
+
+if __name__ == "__main__":
+    main()

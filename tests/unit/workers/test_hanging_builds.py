@@ -1,0 +1,186 @@
+"""Package builds that hang: their runs fail in a bounded time, nobody else's wait, and nothing is begun twice."""
+
+import asyncio
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.unit.workflows.packages import ORCHESTRATOR, write_package, write_tool
+from workers.process.package_builds import BUILDERS, PackageBuilds
+from workflows.chat.agents import AgentShop, BuiltPackage
+from workflows.chat.errors import PackageDefect, PackageSlow
+from workflows.chat.models import Models
+from workflows.chat.tool_threads import ToolThreads
+from workflows.models_file import ScriptModel
+from workflows.outcome import OutcomeKind
+from workflows.package.catalog import Catalog
+
+WITHIN_S = 0.4
+TOOL = [{"agent": "A", "file": "work.py", "function": "work"}]
+
+
+class Packages:
+    """`slow` ones are imported no further than to their first line until `let_go`."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._free = folder / "free"
+
+    def write(self, name: str, first_line: str = "") -> None:
+        package = write_package(self.folder / name, orchestrator={**ORCHESTRATOR, "workflow_name": name}, tools=TOOL)
+        write_tool(package, "work.py", f"{first_line}\ndef work():\n    return 1\n")
+
+    def write_slow(self, name: str, last_line: str = "") -> None:
+        began = f"with open({str(self.folder / name) + '-began'!r}, 'a') as file: file.write('x')"
+        waits = f"while not Path({str(self._free)!r}).exists(): time.sleep(0.005)"
+        self.write(name, f"import time\nfrom pathlib import Path\n{began}\n{waits}\n{last_line}")
+
+    def times_begun(self, name: str) -> int:
+        return len((self.folder / f"{name}-began").read_text())
+
+    def let_go(self) -> None:
+        self._free.touch()
+
+
+@pytest.fixture
+def packages(tmp_path: Path) -> Iterator[Packages]:
+    packages = Packages(tmp_path)
+    yield packages
+    packages.let_go()  # or a thread of each would stay behind
+
+
+@pytest.fixture
+def builds(packages: Packages) -> Iterator[PackageBuilds]:
+    answers = packages.folder / "answers.yaml"
+    answers.write_text("default: {text: ok}")
+    models = Models({"default": ScriptModel(provider="script", file=answers)}, str)
+    builds = PackageBuilds(Catalog([packages.folder]), AgentShop(models, ToolThreads(1)), within_s=WITHIN_S)
+    yield builds
+    builds.close()
+
+
+async def name_of(builds: PackageBuilds, workflow: str) -> str:
+    built: BuiltPackage = await builds.get(workflow, version=None)
+    return built.package.name
+
+
+async def test_one_that_hangs_is_a_passing_fault_that_says_what_to_do(
+    packages: Packages, builds: PackageBuilds
+) -> None:
+    packages.write_slow("Hangs")
+    began = time.monotonic()
+
+    waiting = await asyncio.gather(*(name_of(builds, "Hangs") for _ in range(20)), return_exceptions=True)
+
+    assert WITHIN_S <= time.monotonic() - began < WITHIN_S + 2
+    [slow, *_] = waiting
+    assert all(isinstance(each, PackageSlow) for each in waiting)
+    assert isinstance(slow, PackageSlow)
+    outcome = slow.outcome()
+    assert (outcome.kind, outcome.transient, outcome.retry_after_s) == (OutcomeKind.PACKAGE_ERROR, True, WITHIN_S)
+    assert outcome.reason.startswith("importing the files of Hangs takes longer than 0.4 s: what connects, waits or")
+
+
+async def test_while_it_hangs_further_runs_fail_at_once_and_nothing_is_begun_for_them(
+    packages: Packages, builds: PackageBuilds
+) -> None:
+    packages.write_slow("Hangs")
+    with pytest.raises(PackageSlow):
+        await builds.get("Hangs", version=None)
+
+    began = time.monotonic()
+    for _ in range(10):
+        with pytest.raises(PackageSlow):
+            await builds.get("Hangs", version=None)
+
+    assert time.monotonic() - began < WITHIN_S
+    assert packages.times_begun("Hangs") == 1
+
+
+@pytest.mark.parametrize("ends", ["well", "badly"])
+async def test_once_it_has_ended_the_next_run_finds_what_became_of_it(
+    packages: Packages, builds: PackageBuilds, ends: str
+) -> None:
+    packages.write_slow("Hangs", last_line="" if ends == "well" else "raise OSError('no such host')")
+    with pytest.raises(PackageSlow):
+        await builds.get("Hangs", version=None)
+    packages.let_go()
+
+    async def found() -> str:
+        async with asyncio.timeout(10):
+            while True:
+                try:
+                    return await name_of(builds, "Hangs")
+                except PackageSlow:
+                    await asyncio.sleep(0.01)
+                except PackageDefect as error:
+                    return str(error)
+
+    assert await found() in ("Hangs", "work.py failed when it was loaded: OSError: no such host")
+    assert packages.times_begun("Hangs") == (1 if ends == "well" else 2)
+
+
+async def test_as_many_as_there_are_places_hold_up_no_other(
+    packages: Packages, builds: PackageBuilds, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not even until they are given up."""
+    monkeypatch.setattr("workers.process.package_builds.PLACE_FOR_S", 0.05)
+    hanging = [f"Hangs{number}" for number in range(BUILDERS)]
+    for name in hanging:
+        packages.write_slow(name)
+    packages.write("Well")
+    packages.write("Later")
+
+    waiting = [asyncio.create_task(name_of(builds, name)) for name in hanging]
+    await asyncio.sleep(0)
+    async with asyncio.timeout(10):
+        assert await name_of(builds, "Well") == "Well"
+        outcomes = await asyncio.gather(*waiting, return_exceptions=True)
+
+    assert all(isinstance(each, PackageSlow) for each in outcomes)
+    async with asyncio.timeout(2):
+        assert await name_of(builds, "Later") == "Later"
+
+
+async def test_those_that_wait_for_a_place_do_not_use_up_their_time(
+    packages: Packages, builds: PackageBuilds, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("workers.process.package_builds.PLACE_FOR_S", WITHIN_S)
+    hanging = [f"Hangs{number}" for number in range(2 * BUILDERS)]
+    for name in hanging:
+        packages.write_slow(name)
+    packages.write("Well")
+
+    waiting = [asyncio.create_task(name_of(builds, name)) for name in hanging]
+    await asyncio.sleep(0)
+    async with asyncio.timeout(10):
+        assert await name_of(builds, "Well") == "Well"  # after two times all that a build may take
+    await asyncio.gather(*waiting, return_exceptions=True)
+
+
+async def test_a_worker_that_stops_waits_for_none(packages: Packages, builds: PackageBuilds) -> None:
+    packages.write_slow("Hangs")
+    waiting = asyncio.create_task(name_of(builds, "Hangs"))
+    await asyncio.sleep(0.1)
+
+    builds.close()
+
+    async with asyncio.timeout(WITHIN_S / 2):
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+
+
+@pytest.mark.parametrize("raised", ["KeyboardInterrupt", "SystemExit(3)", "GeneratorExit", "BaseException('odd')"])
+async def test_what_would_end_the_loop_of_all_runs_is_a_fault_of_the_package(
+    packages: Packages, builds: PackageBuilds, raised: str
+) -> None:
+    packages.write("Ends", f"raise {raised}\n")
+    packages.write("Unreadable")
+    code = f"class Odd:\n    @property\n    def __signature__(self):\n        raise {raised}\n"
+    write_tool(packages.folder / "Unreadable", "work.py", f"{code}\n    def __call__(self): ...\n\nwork = Odd()\n")
+
+    for workflow in ("Ends", "Unreadable"):
+        with pytest.raises(PackageDefect, match=raised.partition("(")[0]):
+            await builds.get(workflow, version=None)

@@ -1,0 +1,90 @@
+"""Code of a package that raises what is meant to end a process: a fault of the package, wherever it is raised."""
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.unit.workflows.chats import Chat, built
+from tests.unit.workflows.packages import load, write_tool
+from workflows.chat.errors import PackageDefect
+from workflows.chat.tool_functions import load_tool_functions
+from workflows.chat.tool_modules import PackageModules
+from workflows.outcome import OutcomeKind
+
+RAISED = {
+    "KeyboardInterrupt": "KeyboardInterrupt: ",
+    "SystemExit(3)": "SystemExit: 3",
+    "GeneratorExit('over')": "GeneratorExit: over",
+    "asyncio.CancelledError('away')": "CancelledError: away",
+    "type('Odd', (BaseException,), {})('odd')": "Odd: odd",
+}
+ANSWERS = {"answers": {"A": [{"tool_calls": [{"name": "t", "arguments": {"order": {"n": 1}}}]}, {"text": "went on"}]}}
+
+raising = pytest.mark.parametrize(("raised", "said"), RAISED.items(), ids=RAISED.values())
+
+
+@raising
+@pytest.mark.parametrize("place", ["itself", "neighbour"])
+def test_a_file_that_raises_it_is_a_defect(tmp_path: Path, raised: str, said: str, place: str) -> None:
+    raising = f"import asyncio\nraise {raised}\n"
+    write_tool(tmp_path, "near.py", raising if place == "neighbour" else "")
+    write_tool(tmp_path, "t.py", f"from . import near\n{raising if place == 'itself' else ''}def t(): ...\n")
+    package = load(tmp_path, tools=[{"agent": "A", "file": "t.py", "function": "t"}])
+
+    with pytest.raises(PackageDefect) as caught:
+        load_tool_functions(package, PackageModules(package))
+
+    assert str(caught.value).startswith(f"t.py failed when it was loaded: {said}")
+
+
+async def told(folder: Path, source: str) -> str:
+    """What the model is told about the tool's result."""
+    write_tool(folder, "t.py", source)
+    package = load(folder, tools=[{"agent": "A", "file": "t.py", "function": "t"}])
+    async with asyncio.timeout(10):
+        outcome, kept = await Chat(built(package, ANSWERS, folder)).run()
+    assert (outcome.kind, kept.turn(1).text) == (OutcomeKind.COMPLETED, "went on")
+    [text] = [each["text"] for event in kept.turn(1).events for each in event.get("tool_results", ())]
+    return str(text)
+
+
+@raising
+async def test_a_validator_that_raises_it_fails_its_tool(tmp_path: Path, raised: str, said: str) -> None:
+    checked = (
+        "class Order(BaseModel):\n    n: int\n    @field_validator('n')\n    @classmethod\n    def check(cls, n):\n"
+    )
+    source = f"import asyncio\nfrom pydantic import BaseModel, field_validator\n{checked}        raise {raised}\n"
+
+    text = await told(tmp_path, f"{source}\ndef t(order: Order): return 1\n")
+
+    told_shortly = "it cancelled itself" if "Cancelled" in said else said
+    assert text.startswith(f"The tool t failed: {told_shortly}")
+
+
+async def test_an_error_whose_text_raises_it_fails_its_tool(tmp_path: Path) -> None:
+    mute = "class Mute(Exception):\n    def __str__(self): raise KeyboardInterrupt\n"
+
+    text = await told(tmp_path, f"{mute}\ndef t(order: dict): raise Mute\n")
+
+    assert text == "The tool t failed: Mute: (its text cannot be read)"
+
+
+@raising
+async def test_what_a_hook_leaves_and_raises_it_when_it_is_read_fails_the_hook(
+    tmp_path: Path, raised: str, said: str
+) -> None:
+    odd = f"import asyncio\nclass Odd(dict):\n    def get(self, *_):\n        raise {raised}\n"
+    write_tool(tmp_path, "own.py", f"{odd}\ndef f(messages): return [Odd()]\n")
+    kind = "process_all_messages_before_reply"
+    hook = {"hook_type": kind, "hook_agent": "A", "filename": "own.py", "function": "f"}
+    chat = Chat(built(load(tmp_path, hooks={"hooks": [hook]}), ANSWERS, tmp_path))
+
+    outcome, _ = await chat.run()
+
+    told_shortly = "it cancelled itself" if "Cancelled" in said else said
+    assert outcome.kind is OutcomeKind.TOOL_ERROR
+    assert outcome.reason == f"{kind} own.py:f of agent A in turn 1 failed: {told_shortly}"
+    assert chat.last is not None
+    json.dumps([each.as_document() for each in chat.last.incidents])
