@@ -12,7 +12,7 @@ from ops.embedded.errors import EmbeddedError
 from ops.embedded.servers import embedded_servers
 from ops.free_ports import require_apart, require_free
 from ops.roles import role_children
-from ops.supervisor import BEYOND_WORKERS_GRACE_S, Supervisor
+from ops.supervisor import BEYOND_WORKERS_GRACE_S, GRACE_S, Supervisor
 from triggers.service_loop import stopped_by_signals
 from workers.settings import Settings
 from workflows.models_file import models_path, read_models_file
@@ -65,7 +65,7 @@ async def running(settings: Settings) -> AsyncIterator[tuple[Settings, Superviso
             )
             settings = services.fill(settings)
         supervisor = await stack.enter_async_context(
-            Supervisor(role_children(settings), grace_s=settings.grace_s + BEYOND_WORKERS_GRACE_S)
+            Supervisor(role_children(settings), grace_s=max(GRACE_S, settings.grace_s + BEYOND_WORKERS_GRACE_S))
         )
         yield settings, supervisor
 

@@ -3,7 +3,8 @@
 1. A claimed run is counted like all that run. Is that more than a cap allows, it is given back and held: of claims
    made side by side at least one sees all the others, so that a cap is never exceeded. One process asks for one
    claim after the other, or a burst would see itself and give everything back.
-2. When a run leaves, the next one of each of its limits that has room is let go. It needs no scan and no scheduler.
+2. When a run leaves, the next one of each of its limits that has room is let go: no scan, and no scheduler, but for
+   what waits for a rate.
 
 Without caps there is no question to the store at all. What a dead worker leaves undone, `releases` finds.
 """
@@ -18,7 +19,7 @@ from typing import Any
 from pymongo.errors import PyMongoError
 
 from workers.fairness.caps import Caps
-from workers.fairness.held import HeldRuns
+from workers.fairness.held import Head, HeldRuns
 from workers.fairness.letting_go import LettingGo
 from workers.fairness.rates import Rates
 from workers.store.ownership import Ownership
@@ -86,18 +87,10 @@ class Admission:
         if rate is None or not is_first_start(claim.document):
             return None
         hold = Hold(HoldKind.RATE, f"rate:{app_id}")
-        if await self._somebody_goes_before(claim, hold.by):
+        run = Head(app_id, workflow, claim.run_id, claim.document["priority"])
+        if await self._letting_go.somebody_goes_before(run, hold.by):
             return hold  # or those that are held would wait for ever behind those that come
         return None if await self._rates.take(app_id, rate) else hold
-
-    async def _somebody_goes_before(self, claim: Claim, limit: str) -> bool:
-        """Who waits for this limit, is more urgent, and does not wait for its workflow as well."""
-        own = -claim.document["priority"], claim.run_id
-        for head in await self._held.heads(limit):
-            same = head.workflow == claim.document["workflow"]
-            if head.urgency < own and (same or await self._letting_go.room(f"workflow:{head.workflow}")):
-                return True
-        return False
 
     async def _give_back(self, claim: Claim, *, reason: str) -> None:
         with suppress(PyMongoError, LeaseLostError):  # who cannot be told finds it by its lease

@@ -1,24 +1,28 @@
 """Held runs: who waits for which limit, and who is on its way.
 
-A run that was let go stays in the index of its limit, as `released:<limit>`, until a worker claims it: what is on its
-way counts as if it were running, so that nobody lets go for the same room twice.
+A run that was let go stays in the index, as `released:<limit>`, until a worker claims it: what is on its way counts as
+if it were running already, for each of its limits, so that nobody lets go for the same room twice.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from pymongo import ASCENDING, DESCENDING
 from pymongo.read_concern import ReadConcern
 
-from workers.store.run import RunState
+from workers.store.run import HoldKind, RunState
 from workers.store.run_document import READY, Document, literal
 from workers.store.run_store import RunStore
 
 ON_ITS_WAY = "released:"
-_INDEX = "by_limit"
+_ALL_ON_THEIR_WAY = {"$gte": ON_ITS_WAY, "$lt": "released;"}
+_INDEX = "by_limit_and_workflow"
 _COUNTED_BY = {"app": ("app_id", "running_by_app"), "workflow": ("workflow", "running_by_workflow")}
 _URGENT_FIRST = {"priority": DESCENDING, "_id": ASCENDING}
 _ORDER = {"app_id": ASCENDING, "workflow": ASCENDING, **_URGENT_FIRST}
+_LIST = list(_ORDER.items())
+_SHOWN = dict.fromkeys(("app_id", "workflow", "priority", "started_at"), 1)
 # Answered by skipping through the index, a seek for each limit (DISTINCT_SCAN): the order is the index's own. `$exists`
 # in the place of `$gte` would read every document there is.
 EACH_LIMIT: list[Mapping[str, object]] = [
@@ -36,6 +40,7 @@ class Head:
     workflow: str
     run_id: str
     priority: int
+    has_started: bool = False  # a retry, say: a rate, which counts starts, does not hold it
 
     @property
     def urgency(self) -> tuple[int, str]:
@@ -52,16 +57,24 @@ def _whose(limit: str) -> Document:
     return {"held_by": limit} if is_of_workflow(limit) else {"held_by": limit, "app_id": limit.partition(":")[2]}
 
 
+def _same(head: Head) -> Document:
+    return {"app_id": head.app_id, "workflow": head.workflow}
+
+
 def each_head(limit: str) -> list[Mapping[str, object]]:
     """A seek for each, too."""
     group = "app_id" if is_of_workflow(limit) else "workflow"
-    firsts = {name: {"$first": f"${name}"} for name in ("app_id", "workflow", "priority")}
+    firsts = {name: {"$first": f"${name}"} for name in ("app_id", "workflow", "priority", "started_at")}
     order = _ORDER if is_of_workflow(limit) else {"workflow": ASCENDING, **_URGENT_FIRST}
     return [
         {"$match": _whose(limit)},
         {"$sort": order},
-        {"$group": {"_id": f"${group}", "run_id": {"$first": "$_id"}, **firsts}},
+        {"$group": {"_id": f"${group}", "first": {"$first": "$_id"}, **firsts}},
     ]
+
+
+def _head(run: Mapping[str, Any], run_id: str) -> Head:
+    return Head(run["app_id"], run["workflow"], run_id, run["priority"], run["started_at"] is not None)
 
 
 class HeldRuns:
@@ -81,13 +94,24 @@ class HeldRuns:
 
     async def heads(self, limit: str) -> list[Head]:
         found = await self._runs.aggregate(each_head(limit), hint=_INDEX)
-        return [Head(row["app_id"], row["workflow"], row["run_id"], row["priority"]) async for row in found]
+        return [_head(row, row["first"]) async for row in found]
+
+    async def next_app(self, limit: str, *, after: str, up_to: str | None) -> Head | None:
+        """Of the first app that waits for this workflow and comes after that one, in order of names."""
+        bounds = {"$gt": after} if up_to is None else {"$gt": after, "$lte": up_to}
+        found = self._runs.find({"held_by": limit, "app_id": bounds}, _SHOWN, hint=_INDEX)
+        return next((_head(run, run["_id"]) for run in await found.sort(_LIST).limit(1).to_list(1)), None)
 
     async def behind(self, limit: str, head: Head, count: int) -> list[Head]:
         """So many of those that this one stands for, the most urgent first."""
-        query = {"held_by": limit, "app_id": head.app_id, "workflow": head.workflow}
-        found = self._runs.find(query, {"priority": 1}, hint=_INDEX).sort(list(_ORDER.items())).limit(count)
-        return [Head(head.app_id, head.workflow, run["_id"], run["priority"]) async for run in found]
+        found = self._runs.find({"held_by": limit, **_same(head)}, _SHOWN, hint=_INDEX).sort(_LIST).limit(count)
+        return [_head(run, run["_id"]) async for run in found]
+
+    async def move(self, head: Head, limit: str, *, to: str) -> None:
+        """To wait for its other limit, unless one such run does already."""
+        if await self._runs.find_one({"held_by": to, **_same(head)}, {"_id": 1}, hint=_INDEX) is None:
+            held = {"_id": head.run_id, "held_by": limit, "state": RunState.QUEUED.value}
+            await self._runs.update_one(held, {"$set": {"held_by": to, "hold": HoldKind.CONCURRENCY.value}})
 
     async def taken(self, limit: str, *, up_to: int) -> int:
         """How many run under it or are about to. In this order: a run that starts in between is counted twice, not
@@ -96,7 +120,9 @@ class HeldRuns:
         return on_its_way + await self.running(limit, up_to=up_to)
 
     async def on_its_way(self, limit: str, *, up_to: int) -> int:
-        return await self._runs.count_documents({"held_by": ON_ITS_WAY + limit}, limit=up_to, hint=_INDEX)
+        field, name = "workflow" if is_of_workflow(limit) else "app_id", limit.partition(":")[2]
+        query = {"held_by": _ALL_ON_THEIR_WAY, field: name}
+        return await self._runs.count_documents(query, limit=up_to, hint=_INDEX)
 
     async def running(self, limit: str, *, up_to: int) -> int:
         kind, _, name = limit.partition(":")

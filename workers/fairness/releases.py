@@ -4,8 +4,8 @@ A worker that is done with a run lets the next one go itself. What remains is fo
 raised or removed, time has given a rate new starts. One look tells which limits hold anybody back; how many runs
 wait behind each is never counted.
 
-Any number may do this: what one has released, the others do not find. Two that look at the same moment may release
-one run too many, which its worker then gives back.
+Any number may do this: what one has released, the others do not find. What two that look at the same moment release
+too many, their workers give back.
 """
 
 import logging

@@ -4,9 +4,9 @@
 2. Every sixth of a lease the thread renews all of them, each conditional on its token, over a client of its own.
 3. A run that could not be renewed because its token is old was taken over: its task is cancelled at once.
 4. A run that somebody has asked to cancel is told so in the same way, and keeps its lease while its chat closes.
-5. A run that was not renewed for half a lease, because MongoDB is away, is cancelled: a beat and its attempts take at
-   most another half, so its chat is told to stop before the lease ends. Better no owner than two. What it may still
-   write after that is the ledger row of a call that was served; all else carries the old token.
+5. A run that was not renewed for half a lease, because MongoDB is away, is cancelled: from one beat to the next it is
+   less than half a lease, so its chat is told to stop before the lease ends. Better no owner than two. What it may
+   still write after that is the ledger row of a call that was served; all else carries the old token.
 6. Should this thread ever die, the process ends: its runs would be taken over while it goes on with them.
 """
 
@@ -25,7 +25,7 @@ from pymongo.errors import ExecutionTimeout, NetworkTimeout, PyMongoError
 from pymongo.write_concern import WriteConcern
 
 from workers.process.watchdog import end_process
-from workers.store.ownership import lease_extension, owned
+from workers.store.ownership import BEATS_PER_LEASE, lease_extension, owned
 from workers.store.run import Claim, RunState, labels
 
 log = logging.getLogger(__name__)
@@ -55,7 +55,7 @@ class Heartbeat:
         on_dead: Callable[[], None] = end_process,
     ) -> None:
         self._lease_s = lease_s
-        self._interval_s = lease_s / 6
+        self._interval_s = lease_s / BEATS_PER_LEASE
         self._beat_at = time.monotonic()
         self._on_lost = on_lost
         self._on_dead = on_dead
@@ -161,14 +161,14 @@ class Heartbeat:
 
     def _extend_in_halves(self, kept: list[_Kept], began: float) -> bool:
         """The loop may stand in the middle of a run's transaction, and all behind that run have waited for its lock.
-        Of many the locked one is found in a few steps."""
-        waiting = halves_of(kept)
+        Of many the locked one is found in a few steps; those that were renewed longest ago come first."""
+        waiting = halves_of(sorted(kept, key=lambda each: each.renewed_at, reverse=True))
         while waiting:
-            if time.monotonic() - began > self._interval_s * 2:
+            if time.monotonic() - began > self._interval_s * 1.5:
                 return False  # it is MongoDB that does not answer
             some = waiting.pop()
             try:
-                with pymongo.timeout(max(self._interval_s / 20, 0.1)):
+                with pymongo.timeout(max(self._interval_s / 20, 0.05)):
                     self._extend(some, began)
             except (NetworkTimeout, ExecutionTimeout):
                 waiting += halves_of(some)

@@ -6,6 +6,7 @@ from typing import Any
 
 from workflows.chat.checkpoint import CheckpointError
 from workflows.chat.errors import ChatError
+from workflows.chat.incidents import words_of
 from workflows.context.documents import WriteRefusedError, WriteTooSlowError
 from workflows.context.missing import ContextError, ContextUnavailableError
 from workflows.outcome import Outcome, OutcomeError, OutcomeKind
@@ -26,5 +27,6 @@ def outcome_of(error: BaseException, labels: Mapping[str, Any]) -> Outcome:
 
 
 def failed(error: BaseException, *, transient: bool = False) -> Outcome:
-    told = OutcomeError(type(error).__name__, str(error))
-    return Outcome(OutcomeKind.PACKAGE_ERROR, str(error), told, transient=transient)
+    words = words_of(error)
+    told = OutcomeError(type(error).__name__, words)
+    return Outcome(OutcomeKind.PACKAGE_ERROR, words, told, transient=transient)

@@ -59,6 +59,9 @@ async def release(claim: Claim, worker: WorkerProcess, ending: Ending) -> None:
         decision, outcome = Finish(RunState.FAILED), UNRECORDABLE
         state = await _finish(claim, worker, decision, outcome.as_document(), {})
     worker.metrics.finished(claim.document, state)
+    if state is not decision.state:
+        log.info("run_cancelled", extra={**labels(claim.document), "why": f"it was about to be {decision.state.value}"})
+        return
     log.info(
         "run_finished",
         extra={

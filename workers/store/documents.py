@@ -96,9 +96,10 @@ class Documents:
         give_up_at = time.monotonic() + self._written_within_s
 
         async def all_of_it(session: AsyncClientSession) -> None:
+            found_by = time.monotonic() + self._found_within_s
             try:
                 for write in writes:
-                    await self._set(write, session, found_within_s=self._found_within_s / len(writes))
+                    await self._set(write, session, found_by=found_by)
                 # Last: what a worker that is killed in here has written stays locked until the server gives the
                 # transaction up, after 60 s by default, and nobody can take a locked run over.
                 await step(session)
@@ -130,7 +131,7 @@ class Documents:
                 work, read_concern=ReadConcern("snapshot"), write_concern=WriteConcern("majority", wtimeout=10_000)
             )
 
-    async def _set(self, write: DocumentWrite, session: AsyncClientSession, *, found_within_s: float) -> None:
+    async def _set(self, write: DocumentWrite, session: AsyncClientSession, *, found_by: float) -> None:
         try:
             collection = self._client[write.database].get_collection(write.collection, codec_options=_LENIENT)
             own, newest = _own_document(write), [("_id", DESCENDING)]  # the one that a read of the same key gives
@@ -139,7 +140,7 @@ class Documents:
                 dict.fromkeys(write.values, True),
                 sort=newest,
                 session=session,
-                max_time_ms=max(int(found_within_s * 1000), 1),
+                max_time_ms=max(int((found_by - time.monotonic()) * 1000), 1),
             )
             if found is None:
                 await collection.update_one(_nowhere(write), _insertion(write), upsert=True, session=session)
@@ -150,7 +151,7 @@ class Documents:
             why = "a unique index of the collection holds one of its values already, for another document"
             raise KeyTakenError(str(write.refused(why))) from None
         except ExecutionTimeout:
-            why = f"to find its {write.key} took longer than {found_within_s:.2g} s"
+            why = f"to find its {write.key} took longer than {self._found_within_s:.2g} s"
             raise write.too_slow(f"{why}; the collection needs an index on it") from None
         except _UNSENDABLE as error:
             raise write.refused(str(error)) from None
@@ -167,8 +168,10 @@ def _own_document(write: DocumentWrite) -> dict[str, Any]:
 
 
 def _nowhere(write: DocumentWrite) -> dict[str, Any]:
-    """The snapshot has no such document. To insert one by its key would look through the collection once more."""
-    return _own_document(write) if write.key == "_id" else {"_id": ObjectId()}
+    """The snapshot has no such document. To insert one by its key alone would look through the collection once more."""
+    if write.key in TENANT_NAMES:
+        return {"_id": ObjectId()}
+    return _own_document(write) if write.key == "_id" else {"_id": ObjectId(), write.key: write.key_value}
 
 
 def _differs(found: Mapping[str, Any], name: str, value: Any) -> bool:

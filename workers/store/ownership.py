@@ -106,11 +106,12 @@ class Ownership:
 
     async def hold(self, claim: Claim, hold: Hold) -> RunState:
         """Back to the queue before anything was done: over a limit. Neither an attempt nor a start; or cancelled."""
+        never_began = {"$eq": ["$started_at", "$claimed_at"]}
         waiting = {
             **LET_GO,
             "hold": hold.kind.value,
             "held_by": literal(hold.by),
-            "started_at": {"$cond": [{"$eq": ["$started_at", "$claimed_at"]}, None, "$started_at"]},
+            **{name: {"$cond": [never_began, None, f"${name}"]} for name in ("started_at", "package_version")},
         }
         return await self._give_up(claim, RunState.QUEUED, waiting)
 
@@ -185,8 +186,9 @@ class Ownership:
         try:
             await self._write(claim, [{"$set": left}], to=state, also={"cancel_requested": None})
         except LeaseLostError:
-            usage = {"usage": literal((await run_totals(self._store.database, claim.run_id)).as_json())}
-            cancelled = [{"$set": {**left, **usage}}, {"$set": ENDED_IF_CANCELLED}]
+            if "usage" not in left:
+                left["usage"] = literal((await run_totals(self._store.database, claim.run_id)).as_json())
+            cancelled = [{"$set": left}, {"$set": ENDED_IF_CANCELLED}]
             await self._write(claim, cancelled, to=RunState.CANCELLED, also={"cancel_requested": {"$ne": None}})
             return RunState.CANCELLED
         return state

@@ -41,7 +41,8 @@ def run_document(request: RunRequest, *, now: datetime, republish_after: timedel
         "message": request.message,
         "priority": request.priority,
         "state": RunState.QUEUED.value,
-        # The app, while the run may be claimed: see by_lane. `held_by` names the limit that holds it: see by_limit.
+        # The app, while the run may be claimed: see by_lane. `held_by` names the limit that holds it: see
+        # by_limit_and_workflow.
         "lane": request.app_id,
         # When a wake-up counts as lost. The message itself is sent right after the insert.
         "wake_at": now + republish_after,

@@ -22,7 +22,7 @@ RUN_INDEXES = (
             ("priority", DESCENDING),
             ("_id", ASCENDING),
         ],
-        name="by_limit",
+        name="by_limit_and_workflow",
         partialFilterExpression={"held_by": {"$exists": True}},
     ),
     # How many runs of an app, or of a workflow, are being worked on: what the caps count.

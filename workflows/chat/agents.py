@@ -95,7 +95,9 @@ class AgentShop:
         with self._lock:
             building = self._building.setdefault(key, threading.Lock())
         with building:
-            built = self._built.get(key) or build_package(package, self._models, self._threads)
+            with self._lock:  # `ready` takes one out for a moment
+                built = self._built.get(key)
+            built = built or build_package(package, self._models, self._threads)
             self._keep(key, built)
         return built
 

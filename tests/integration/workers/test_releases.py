@@ -4,6 +4,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 from pymongo import monitoring
@@ -22,6 +23,9 @@ from workers.store.run import Claim, HoldKind
 from workers.store.run_store import RunStore, connect
 
 pytestmark = pytest.mark.integration
+
+
+TOLD: dict[str, Any] = {"on_held": lambda _: None, "on_fenced": lambda: None}
 
 
 class Sent:
@@ -116,7 +120,7 @@ async def test_who_would_be_held_by_its_other_limit_is_not_let_go(store: RunStor
     assert await let_go(store, "app:acme", caps) == []
 
     await store.runs.update_many({"state": "running"}, {"$set": {"state": "succeeded"}})
-    assert await let_go(store, "app:acme", caps, most=3) == full[:1]
+    assert await let_go(store, "workflow:Full", caps, most=3) == full[:1], "one of them waits there now"
 
 
 async def test_an_app_at_its_cap_is_passed_over_by_its_workflow(store: RunStore) -> None:
@@ -136,6 +140,73 @@ async def test_a_rate_without_starts_keeps_its_runs_where_they_are(store: RunSto
 
     assert await let_go(store, "app:acme", "app=2,rate=1/h") == []
     assert await let_go(store, "app:acme", "app=2") == waiting[:1]
+
+
+async def test_a_run_that_waits_for_two_limits_gets_its_turn_at_the_one_that_others_wait_for(store: RunStore) -> None:
+    """The workflow is always full of others: whenever the app has room the workflow has none."""
+    caps = parse_caps("app:a=1,workflow:Relay=1")
+    door = Admission(caps, store, Ownership(store, owner="w", lease_s=30), Sent(), **TOLD)
+    runs_there, runs_here = (await flood(store, ["b"])), (await flood(store, ["a"], workflow="Other"))
+    there, here = [await claimed(store, run_id) for run_id in (*runs_there, *runs_here)]
+    [waits] = await hold(store, "app:a", ["a"])
+    await hold(store, "workflow:Relay", ["b"] * 3)
+
+    await store.runs.update_one({"_id": here.run_id}, {"$set": {"state": "succeeded"}})
+    assert await door.release_after(here) is None
+    await store.runs.update_one({"_id": there.run_id}, {"$set": {"state": "succeeded"}})
+
+    assert await door.release_after(there) == waits, "it stood where nobody looks"
+
+
+async def test_what_a_rate_holds_goes_before_what_came_later_for_the_app(store: RunStore) -> None:
+    """Else each of these would be let go, and be held behind the older one: a backlog moves, and nobody works."""
+    caps = "app=1,rate=60/m"
+    [older] = await hold(store, "rate:acme", ["acme"], kind="rate")
+    await hold(store, "app:acme", ["acme"] * 20)
+
+    assert await let_go(store, "app:acme", caps) == []
+    assert await let_go(store, "rate:acme", caps) == [older]
+
+
+async def test_a_place_is_given_once_whichever_limit_gives_it(store: RunStore) -> None:
+    caps = "app=9,workflow:Relay=1"
+    first, second = await hold(store, "app:a", ["a"]), await hold(store, "workflow:Relay", ["b"])
+    assert await let_go(store, "app:a", caps) == first
+
+    releases = Releases(store, parse_caps(caps), Sent())
+
+    assert await releases.run_pass() == {}
+    assert await store.runs.count_documents({"_id": second[0], "held_by": "workflow:Relay"}) == 1
+
+
+async def test_many_that_go_share_what_their_other_limit_has_room_for(store: RunStore) -> None:
+    await hold(store, "app:acme", ["acme"] * 3)
+    await hold(store, "app:acme", ["acme"] * 3, workflow="Other")
+
+    assert len(await let_go(store, "app:acme", "app=9,rate=1/h", most=9)) == 1
+
+
+async def test_a_run_that_has_started_waits_for_no_rate(store: RunStore) -> None:
+    [retried] = await hold(store, "app:acme", ["acme"], started_at=datetime.now(UTC))
+    caps = parse_caps("app=1,rate=1/h")
+    assert await Rates(store.database).take("acme", caps.rates[""])
+
+    assert await let_go(store, "app:acme", "app=1,rate=1/h") == [retried]
+
+
+async def test_a_run_that_is_held_at_its_first_claim_is_pinned_by_the_next(store: RunStore) -> None:
+    await flood(store, ["acme"], state="running")
+    [run_id] = await flood(store, ["acme"])
+    ownership = Ownership(store, owner="w", lease_s=30, versions=lambda: {"Relay": "v1", "Other": "v9"})
+    door = Admission(parse_caps("app=1"), store, ownership, Sent(), **TOLD)
+    claim = await ownership.claim(run_id)
+    assert claim is not None
+    assert claim.document["package_version"] == "v1"
+
+    assert not await door.admitted(claim)
+
+    run = await store.find(run_id) or {}
+    assert (run["hold"], run["package_version"], run["started_at"]) == ("concurrency", None, None)
 
 
 async def test_a_run_that_ends_moves_no_backlog_from_one_hold_to_another(store: RunStore) -> None:
@@ -353,12 +424,22 @@ async def test_releasing_reads_a_key_for_each_limit_and_app_and_not_the_backlog(
     await hold(store, "workflow:Relay", ["a", "b", "c"] * 200)
 
     for pipeline, seeks in ((EACH_LIMIT, 3), (each_head("workflow:Relay"), 4), (each_head("app:acme"), 3)):
-        look = await explained(store, {"aggregate": "runs", "pipeline": pipeline, "hint": "by_limit", "cursor": {}})
+        look = await explained(
+            store, {"aggregate": "runs", "pipeline": pipeline, "hint": "by_limit_and_workflow", "cursor": {}}
+        )
         assert look["totalKeysExamined"] <= seeks
-        assert look["totalDocsExamined"] == 0
+        assert look["totalDocsExamined"] <= seeks
         assert "DISTINCT_SCAN" in stages(look)
     behind: Document = {"held_by": "app:acme", "app_id": "acme", "workflow": "Relay"}
     order = {"app_id": 1, "workflow": 1, "priority": -1, "_id": 1}
-    asked = {"find": "runs", "filter": behind, "projection": {"priority": 1}, "sort": order, "limit": 2}
-    found = await explained(store, {**asked, "hint": "by_limit"})
-    assert (found["totalKeysExamined"], found["totalDocsExamined"]) == (2, 0)
+    asked = {"find": "runs", "filter": behind, "projection": {"started_at": 1}, "sort": order, "limit": 2}
+    index = "by_limit_and_workflow"
+    found = await explained(store, {**asked, "hint": index})
+    assert (found["totalKeysExamined"], found["totalDocsExamined"]) == (2, 2)
+    next_app: Document = {"held_by": "workflow:Relay", "app_id": {"$gt": "a"}}
+    found = await explained(store, {"find": "runs", "filter": next_app, "sort": order, "limit": 1, "hint": index})
+    assert (found["totalKeysExamined"], found["totalDocsExamined"]) == (1, 1)
+    under_way: Document = {"held_by": {"$gte": "released:", "$lt": "released;"}, "app_id": "acme"}
+    found = await explained(store, {"find": "runs", "filter": under_way, "projection": {"_id": 1}, "hint": index})
+    assert found["totalKeysExamined"] <= 1
+    assert found["totalDocsExamined"] == 0
