@@ -35,4 +35,4 @@ async def test_runs_go_on_when_it_is_back(own_mongodb_stage: Stage) -> None:
 
 async def noticed_while_killed(stage: Stage) -> bool:
     kill_listener(stage.settings.mongodb_url)
-    return "usage_row_waits" in stage.log()
+    return any(event in stage.log() for event in ("usage_row_waits", "run_interrupted"))

@@ -20,6 +20,8 @@ SAMPLE_EVERY = length(short=20, long=50)
 # What a worker may grow by in a thousand runs. Short of warm, allocators still spread.
 MAX_SLOPE_KB = length(short=12_000, long=1_500)
 
+MORE_IN_POOLS = 25
+
 TOOL = """
 def note(text: str, *, context_variables=None):
     context_variables.set("noted", text * 20)
@@ -91,11 +93,11 @@ async def test_a_worker_grows_by_nothing(stage: Stage) -> None:
         threads=f"{warm[0].threads} to {warm[-1].threads}",
     )
     assert slope_kb <= MAX_SLOPE_KB
-    assert (
-        max(each.descriptors for each in warm[-5:]) <= max(each.descriptors for each in samples if each not in warm) + 5
-    )
+    # Pools grow with what happens to be asked of the store at once: by a few, and not with the runs.
+    before = [each for each in samples if each not in warm]
+    assert max(each.descriptors for each in warm[-5:]) <= max(each.descriptors for each in before) + MORE_IN_POOLS
     late = warm[-(len(warm) // 3) :]
-    assert max(each.descriptors for each in late) <= max(each.descriptors for each in warm[: len(late)]) + 5
+    assert max(each.descriptors for each in late) <= max(each.descriptors for each in warm[: len(late)]) + MORE_IN_POOLS
     # Pools make threads as they are needed: one for each run in flight, and one for its tool.
     assert max(each.threads for each in late) <= 2 * IN_FLIGHT + 30
     assert await stage.store.runs.count_documents({"state": "succeeded"}) == RUNS

@@ -20,6 +20,7 @@ T = TypeVar("T", bound=Hashable)
 
 ANY_NUMBER = 500  # where there is no cap: at most so many at once
 TRIES = 5
+MOST_APPS = 100  # each that is at its own cap costs two counts; a scheduler goes on behind them
 
 
 @dataclass(slots=True)
@@ -112,10 +113,12 @@ class LettingGo:
 
     async def _round_the_apps(self, look: _Look, most: int, after: str) -> tuple[list[str], str]:
         rooms: dict[Head, int] = {}
+        looked_at = 0
         async for head in self._in_turn(look.limit, most, after):
             room = await self._room_beside(look, head)
             rooms |= {head: room} if room else {}
-            if len(rooms) == most:
+            looked_at, after = looked_at + 1, head.app_id
+            if len(rooms) == most or looked_at == MOST_APPS:
                 break
         shares, last = dealt(rooms, most)
         found = await together(self._of(look.limit, head, share) for head, share in shares.items())

@@ -13,6 +13,7 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
+import psutil
 import pytest
 
 from tests.integration.ops.command import command, environment, started, unattended
@@ -314,6 +315,8 @@ def dialogue(stage: Stage, answer: str | None) -> str:
     while b"[y/N]" not in seen:
         seen += os.read(ours, 4096)
     if answer is None:
+        while psutil.Process(process.pid).status() != psutil.STATUS_SLEEPING:  # it has asked, and does not listen yet
+            time.sleep(0.01)
         process.send_signal(signal.SIGINT)
     else:
         os.write(ours, answer.encode() + b"\n")

@@ -132,6 +132,17 @@ async def test_an_app_at_its_cap_is_passed_over_by_its_workflow(store: RunStore)
     assert sorted(await let_go(store, "workflow:Relay", caps, most=9)) == sorted([of_b[0], of_c[0]])
 
 
+async def test_a_look_at_very_many_apps_goes_on_where_the_last_one_ended(
+    store: RunStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("workers.fairness.letting_go.MOST_APPS", 2)
+    await flood(store, ["a", "b", "c"], workflow="Other", state="running")
+    await hold(store, "workflow:Relay", ["a", "b", "c", "d"])
+    releases = Releases(store, parse_caps("app=1,workflow:Relay=9"), Sent())
+
+    assert [await releases.run_pass() for _ in range(2)] == [{}, {"concurrency": 1}]
+
+
 async def test_a_rate_without_starts_keeps_its_runs_where_they_are(store: RunStore) -> None:
     door = admission(store, "app=2,rate=1/h")
     [first] = await flood(store, ["acme"])
