@@ -4,9 +4,10 @@ import os
 import time
 
 from celery import Celery
-from redis import Redis
+from redis import BlockingConnectionPool, Redis
 
-redis = Redis.from_url(os.environ["BARE_BROKER"])  # one pool for all tasks, as the manual has it
+# One pool for all tasks, and not a connection for each of a thousand threads.
+redis = Redis(connection_pool=BlockingConnectionPool.from_url(os.environ["BARE_BROKER"], max_connections=20))
 
 app = Celery("bare", broker=os.environ["BARE_BROKER"])
 app.conf.update(

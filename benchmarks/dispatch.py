@@ -38,6 +38,7 @@ from workers.store.run_store import RunStore, connect
 HERE = Path(__file__).resolve().parent
 TARGET_RATIO = 0.4
 WAIT_S = 2.0
+PATIENCE_S = 60
 PACKAGE = {
     "orchestrator": {"workflow_name": "Empty", "initial_agent": "Only"},
     "agents": {"agents": [{"name": "Only", "system_message": "Say ok."}]},
@@ -118,18 +119,22 @@ async def measured(
     send: Callable[[int], Awaitable[None]],
     done: Callable[[], Awaitable[int]],
 ) -> Result:
-    async def until(wanted: int) -> None:
-        while await done() < wanted:
+    async def until(wanted: int) -> int:
+        give_up_at = time.monotonic() + PATIENCE_S
+        while (reached := await done()) < wanted and time.monotonic() < give_up_at:
             await asyncio.sleep(0.02)
+        if reached < wanted:
+            print(f"{scenario.name}: {reached} of {wanted} were done after {PATIENCE_S} s; so many count")
+        return reached
 
     try:
         await send(1)  # warm: the first one waits for imports and connections
         await until(1)
         began, cpu = time.perf_counter(), cpu_s(worker.pid)
         await send(scenario.runs)
-        await until(scenario.runs + 1)
+        runs = await until(scenario.runs + 1) - 1
         seconds, rss = time.perf_counter() - began, psutil.Process(worker.pid).memory_info().rss
-        return Result(scenario.runs / seconds, (cpu_s(worker.pid) - cpu) / scenario.runs * 1000, rss / 1e6)
+        return Result(runs / seconds, (cpu_s(worker.pid) - cpu) / runs * 1000, rss / 1e6)
     finally:
         worker.terminate()
         await worker.wait()

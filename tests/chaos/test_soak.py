@@ -18,7 +18,7 @@ WARM_UP = length(short=300, long=2_000)
 IN_FLIGHT = 60
 SAMPLE_EVERY = length(short=20, long=50)
 # What a worker may grow by in a thousand runs. Short of warm, allocators still spread.
-MAX_SLOPE_KB = length(short=12_000, long=1_500)
+MAX_SLOPE_KB = length(short=12_000, long=600)
 
 MORE_IN_POOLS = 25
 
