@@ -26,7 +26,8 @@ class Usage:
     command: bool  # to be typed as it stands; else a mention of some of its options
 
     def __str__(self) -> str:
-        return f"{self.place}: {self.script} {' '.join(self.arguments)}"
+        how = "command" if self.command else "mention"
+        return f"{self.place}: {how} {self.script} {' '.join(self.arguments)}"
 
 
 class ParserFoundError(Exception):
