@@ -20,7 +20,7 @@ SAMPLE_EVERY = length(short=20, long=50)
 # What a worker may grow by in a thousand runs. Short of warm, allocators still spread.
 MAX_SLOPE_KB = length(short=12_000, long=600)
 
-MORE_IN_POOLS = 25
+MORE_IN_POOLS = length(short=25, long=5)
 
 TOOL = """
 def note(text: str, *, context_variables=None):

@@ -18,7 +18,7 @@ from workers.reconciling.batches import Question
 from workers.store.run import RunState, labels
 from workers.store.run_document import ENDED_IF_CANCELLED, LET_GO, NOT_READY, READY, Document, history_of, literal
 from workers.store.run_store import RunStore
-from workers.store.transitions import sources_of
+from workers.store.transitions import moves
 from workers.together import together
 from workflows.outcome import OutcomeKind
 
@@ -64,7 +64,7 @@ class Reclaim:
         seen = {
             **EXPIRED_LEASE.query,  # again, since the owner may have renewed its lease meanwhile
             "_id": run["_id"],
-            "state": {"$eq": RunState.RUNNING.value, "$in": sources_of(target)},
+            "state": moves(RunState.RUNNING, target),
             "lease.token": run["lease"]["token"],
             "worker_losses": run["worker_losses"],  # a turn that was committed meanwhile makes them none
             # Asked for only now: the next pass knows, and then says what the run used up to its end.

@@ -38,8 +38,9 @@ def unit() -> configparser.ConfigParser:
 
 
 def mib(written: str) -> float:
-    number, suffix = re.fullmatch(r"(\d+)([MG]i?)", written).groups()  # type: ignore[union-attr]
-    return int(number) * MIB[suffix]
+    found = re.fullmatch(r"(\d+)([MG]i?)", written)
+    assert found is not None, written
+    return int(found[1]) * MIB[found[2]]
 
 
 def test_both_start_the_worker() -> None:

@@ -2,7 +2,10 @@
 
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, nullcontext
+from types import SimpleNamespace
 from typing import Any, cast
+
+import pytest
 
 from workers.fairness.lanes import MOST_LOOKS, Lanes, Look
 from workers.store.run import Claim
@@ -81,6 +84,32 @@ async def test_what_was_seen_before_a_ticket_came_says_nothing_about_its_run() -
     claim = await lanes.next("next")
     assert claim is not None
     assert claim.run_id == "next"
+
+
+class _HeldUpOnce(_Store):
+    """Its first answer takes half a minute, as in an election."""
+
+    now = 100.0
+    took_s = 30.0
+
+    async def aggregate(self, *_: Any, **__: Any) -> AsyncIterator[dict[str, Any]]:
+        self.now, self.took_s = self.now + self.took_s, 0.0
+        return self._rows([*self.ready])
+
+
+async def test_after_a_look_that_took_long_another_apps_run_still_gets_its_turn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    store = _HeldUpOnce()
+    monkeypatch.setattr("workers.fairness.lanes.time", SimpleNamespace(monotonic=lambda: store.now))
+    lanes = lanes_on(store)
+    assert await lanes.next("mine") is not None
+
+    store.ready, store.now = {"a": "one of thousands", "b": "the only one"}, store.now + 2
+
+    claim = await lanes.next("one of thousands")
+    assert claim is not None
+    assert claim.run_id == "the only one"
 
 
 async def test_a_lane_that_nobody_can_claim_is_given_up() -> None:
