@@ -12,7 +12,7 @@ from workflows.package.findings import Finding
 from workflows.package.loader import Inspection
 from workflows.package.models import Package
 from workflows.package.sources import ExternalSource
-from workflows.package.trigger_specs import WebhookSpec
+from workflows.package.trigger_specs.webhook import WebhookSpec
 
 MAX_SECRET_BYTES = 64 * 1024
 

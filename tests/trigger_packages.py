@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from workflows.package.models import Orchestrator, Package
-from workflows.package.trigger_specs import TriggerSpec
+from workflows.package.trigger_specs.kinds import TriggerSpec
 
 
 def package_with(*triggers: TriggerSpec, name: str = "Digest") -> dict[str, Package]:

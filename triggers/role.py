@@ -8,6 +8,8 @@ from typing import Any
 from pymongo.asynchronous.database import AsyncDatabase
 
 from triggers.acceptance import Acceptance
+from triggers.register.store import TriggerStore
+from triggers.register.tally import Tally
 from workers.broker.wakeups import Wakeups, celery_publisher
 from workers.celery import configure
 from workers.settings import Settings
@@ -23,6 +25,17 @@ class TriggerGround:
     acceptance: Acceptance
     catalog: Catalog
     wakeups: Wakeups
+    triggers: TriggerStore
+    tally: Tally
+
+
+def ground_on(
+    database: AsyncDatabase[dict[str, Any]], settings: Settings, *, catalog: Catalog, wakeups: Wakeups
+) -> TriggerGround:
+    store = RunStore(database, republish_after_s=settings.republish_after_s)
+    triggers = TriggerStore(database)
+    acceptance = Acceptance(store, wakeups)
+    return TriggerGround(settings, database, store, acceptance, catalog, wakeups, triggers, Tally(triggers))
 
 
 @asynccontextmanager
@@ -31,11 +44,12 @@ async def trigger_ground(settings: Settings) -> AsyncIterator[TriggerGround]:
     database = connect(settings.mongodb_url or "", database=settings.database)
     wakeups = Wakeups(celery_publisher(configure(settings)))
     try:
-        store = RunStore(database, republish_after_s=settings.republish_after_s)
-        await store.ensure_indexes()
-        catalog = Catalog(package_directories(settings.packages))
+        ground = ground_on(database, settings, catalog=Catalog(package_directories(settings.packages)), wakeups=wakeups)
+        await ground.store.ensure_indexes()
+        await ground.triggers.ensure_indexes()
         wakeups.start()
-        yield TriggerGround(settings, database, store, Acceptance(store, wakeups), catalog, wakeups)
+        yield ground
+        await ground.tally.write()
     finally:
         await wakeups.stop()
         await database.client.close()

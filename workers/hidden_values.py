@@ -13,7 +13,7 @@ from workflows.context.plain_values import BASE_FLAGS
 from workflows.models_file import HostedModel, ModelSpec
 from workflows.package.models import Package
 from workflows.package.sources import EnvSource, ExternalSource
-from workflows.package.trigger_specs import WebhookSpec
+from workflows.package.trigger_specs.webhook import WebhookSpec
 
 # Others are settings, which tools rightly speak of: hiding a host's name would break every link to it.
 _SECRET_NAME = re.compile(

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError,
 from accounting.prices import Price, PriceTable
 from workflows.package.findings import PackageError
 from workflows.package.raw.data_files import read_data_file
-from workflows.package.trigger_specs import Duration
+from workflows.package.trigger_specs.values import Duration
 
 
 class ModelsFileError(ValueError):

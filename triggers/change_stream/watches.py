@@ -10,7 +10,7 @@ from typing import Any
 
 from workers.store.own_collections import OWN_COLLECTIONS
 from workflows.package.models import Package
-from workflows.package.trigger_specs import ChangeSpec
+from workflows.package.trigger_specs.change import ChangeSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ def _refusal(spec: ChangeSpec, own_database: str) -> str | None:
 def match_stage(watches: Sequence[Watch]) -> dict[str, Any]:
     wanted: dict[str, set[str]] = {}
     for watch in watches:
-        wanted.setdefault(watch.spec.collection, set()).update(watch.spec.operations)
+        wanted.setdefault(watch.spec.collection or "", set()).update(watch.spec.operations)
     changes = [
         {"ns.coll": collection, "operationType": {"$in": sorted(operations)}}
         for collection, operations in sorted(wanted.items())

@@ -16,7 +16,7 @@ from triggers.gateway.place import Place, check_app, find_trigger
 from triggers.gateway.problems import ProblemError
 from triggers.gateway.reception import MAX_ID_LENGTH, Answer, Reception, accepted_answer, trigger_id_of
 from triggers.payload import PayloadError
-from workflows.package.trigger_specs import FormSpec
+from workflows.package.trigger_specs.form import FormSpec
 
 
 def form_endpoint(reception: Reception) -> Callable[[Request], Awaitable[Answer]]:

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from workers.setting_values import FALSE_WORDS, TRUE_WORDS
 from workflows.context.storable_values import MAX_INTEGER
-from workflows.package.trigger_specs import FormInput
+from workflows.package.trigger_specs.form import FormInput
 
 _INTEGER = re.compile(r"[+-]?[0-9]{1,19}")
 _NUMBER = re.compile(r"[+-]?(?:[0-9]{1,40}(?:\.[0-9]{0,40})?|\.[0-9]{1,40})(?:[eE][+-]?[0-9]{1,3})?")

@@ -10,7 +10,7 @@ from starlette.responses import HTMLResponse, Response
 from triggers.gateway.place import Place, find_trigger
 from triggers.gateway.problems import ProblemError
 from triggers.gateway.reception import Reception
-from workflows.package.trigger_specs import FormSpec
+from workflows.package.trigger_specs.form import FormSpec
 
 _RUN_ID = re.compile(r"run_[0-9A-HJKMNP-TV-Z]{26}")
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from triggers.form.fields import FieldError, read_field
-from workflows.package.trigger_specs import FormInput
+from workflows.package.trigger_specs.form import FormInput
 
 MAX_ERRORS = 100  # a body with a hundred thousand unknown fields is not worth an answer of that size
 _MAX_SHOWN_NAME = 100

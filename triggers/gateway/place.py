@@ -10,7 +10,8 @@ from starlette.requests import Request
 from triggers.gateway.problems import ProblemError
 from triggers.payload import resolve_text
 from workflows.package.models import Package
-from workflows.package.trigger_specs import FormSpec, WebhookSpec
+from workflows.package.trigger_specs.form import FormSpec
+from workflows.package.trigger_specs.webhook import WebhookSpec
 
 Spec = TypeVar("Spec", WebhookSpec, FormSpec)
 

@@ -21,7 +21,8 @@ from workers.settings import Settings
 from workers.store.run import Accepted, RunRequest, TriggerEvent
 from workers.store.storable import NotStorableError
 from workflows.package.models import Package
-from workflows.package.trigger_specs import FormSpec, WebhookSpec
+from workflows.package.trigger_specs.form import FormSpec
+from workflows.package.trigger_specs.webhook import WebhookSpec
 
 MAX_ID_LENGTH = 200
 

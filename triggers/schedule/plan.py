@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import islice, takewhile
 
 from workflows.package.cron import fires_after
-from workflows.package.trigger_specs import ScheduleSpec
+from workflows.package.trigger_specs.schedule import ScheduleSpec
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MILLISECOND = timedelta(milliseconds=1)  # what the store keeps of a time

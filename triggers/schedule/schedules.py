@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from workflows.package.models import Package
-from workflows.package.trigger_specs import ScheduleSpec
+from workflows.package.trigger_specs.schedule import ScheduleSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,11 +18,7 @@ class Schedule:
 
     @property
     def apps(self) -> tuple[str, ...]:
-        """Nobody but the package can say for whom a tick is: there is no event to select an app from."""
-        one = self.spec.app_id
-        if isinstance(one, str) and one and not one.startswith("="):
-            return (one,)
-        return self.spec.apps
+        return self.spec.listed_apps
 
     @property
     def spec_key(self) -> str:

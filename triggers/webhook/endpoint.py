@@ -16,7 +16,7 @@ from triggers.gateway.reception import Answer, Reception, accepted_answer, trigg
 from triggers.payload import PayloadError, holds, resolve_text
 from triggers.webhook.secrets import Secrets
 from triggers.webhook.verification import SCHEMES, SignatureError
-from workflows.package.trigger_specs import WebhookSpec
+from workflows.package.trigger_specs.webhook import WebhookSpec
 
 log = logging.getLogger(__name__)
 

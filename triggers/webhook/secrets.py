@@ -3,7 +3,7 @@
 import logging
 
 from workers.settings import Settings, SettingsError
-from workflows.package.trigger_specs import WebhookSpec
+from workflows.package.trigger_specs.webhook import WebhookSpec
 
 log = logging.getLogger(__name__)
 

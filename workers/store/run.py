@@ -59,6 +59,9 @@ class RunRequest:
     parent_run_id: str | None = None
     replay_of: str | None = None
     priority: int = USUAL
+    not_before: datetime | None = None  # durable at once, started later
+    order_key: str | None = None  # of runs with one key one at a time is worked on, in the order they were accepted
+    chain: tuple[str, ...] = ()  # the run_finished triggers, as workflow/trigger, that led here
 
     @property
     def dedupe_key(self) -> str:

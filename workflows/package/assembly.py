@@ -19,7 +19,7 @@ from workflows.package.reading.tools import read_tools
 from workflows.package.reading.triggers import read_triggers
 from workflows.package.reading.variables import read_variables
 from workflows.package.structured import StructuredOutputs
-from workflows.package.trigger_specs import TriggerSpec
+from workflows.package.trigger_specs.kinds import TriggerSpec
 
 
 class Assembly:

@@ -9,7 +9,7 @@ from workflows.context.value_types import ValueType
 from workflows.package.findings import Finding
 from workflows.package.sources import Source, SourceKind
 from workflows.package.structured import StructuredOutputs
-from workflows.package.trigger_specs import TriggerSpec
+from workflows.package.trigger_specs.kinds import TriggerSpec
 
 USER = "user"
 TERMINATE = "terminate"

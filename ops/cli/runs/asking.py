@@ -12,7 +12,7 @@ from workers.control.errors import RefusedError, RunNotFoundError
 from workers.store.matching import Matching
 from workers.store.run import HoldKind, RunState
 from workflows.outcome import OutcomeKind
-from workflows.package.trigger_specs import parse_duration
+from workflows.package.trigger_specs.values import parse_duration
 
 Command = Callable[..., Any]
 

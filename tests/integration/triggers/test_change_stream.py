@@ -24,7 +24,7 @@ from triggers.change_stream.store import StreamStore
 from triggers.change_stream.watcher import Watcher
 from workers.store.run_store import RunStore
 from workflows.package.models import Package
-from workflows.package.trigger_specs import ChangeSpec
+from workflows.package.trigger_specs.change import ChangeSpec
 
 pytestmark = pytest.mark.integration
 

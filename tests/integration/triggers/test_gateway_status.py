@@ -16,13 +16,11 @@ from tests.integration.triggers.gateway_server import (
     standard_signed,
     with_package,
 )
-from triggers.acceptance import Acceptance
 from triggers.api_keys import ApiKeys
-from triggers.role import TriggerGround
+from triggers.role import ground_on
 from workers.broker.wakeups import Wakeups, celery_publisher
 from workers.celery import configure
 from workers.settings import Settings
-from workers.store.run_store import RunStore
 from workflows.package.catalog import Catalog
 
 pytestmark = pytest.mark.integration
@@ -44,8 +42,7 @@ async def gateway_without_store(settings: Settings, tmp_path: Path) -> AsyncIter
     )
     database = client["nowhere"]
     wakeups = Wakeups(celery_publisher(configure(settings)))
-    store = RunStore(database)
-    ground = TriggerGround(settings, database, store, Acceptance(store, wakeups), Catalog(settings.packages), wakeups)
+    ground = ground_on(database, settings, catalog=Catalog(settings.packages), wakeups=wakeups)
     async with serving(ground) as running:
         yield running
     await client.close()

@@ -9,23 +9,22 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from ops.embedded.servers import embedded_servers
-from tests.integration.triggers.conftest import Noted
 from tests.integration.triggers.waiting import until
 from tests.trigger_packages import package_with
-from triggers.acceptance import Acceptance
 from triggers.change_stream.metrics import StreamMetrics
 from triggers.change_stream.serve import keeper_factory
 from triggers.change_stream.watcher import Watcher
-from triggers.role import TriggerGround
+from triggers.role import TriggerGround, ground_on
 from triggers.schedule.metrics import ScheduleMetrics
 from triggers.schedule.scheduler import Scheduler
 from triggers.schedule.store import ScheduleStore
 from triggers.service_loop import repeat
 from workers.broker.wakeups import Wakeups
 from workers.settings import Settings
-from workers.store.run_store import RunStore, connect
+from workers.store.run_store import connect
 from workflows.package.catalog import Catalog
-from workflows.package.trigger_specs import ChangeSpec, ScheduleSpec
+from workflows.package.trigger_specs.change import ChangeSpec
+from workflows.package.trigger_specs.schedule import ScheduleSpec
 
 pytestmark = pytest.mark.integration
 
@@ -39,11 +38,11 @@ PACKAGES = package_with(
 async def ground(tmp_path: Path) -> AsyncIterator[TriggerGround]:
     async with embedded_servers(tmp_path, redis=False) as services:
         database = connect(services.mongodb_url or "", database="unattended")
-        store = RunStore(database)
-        await store.ensure_indexes()
         settings = Settings(mongodb_url=services.mongodb_url, lease_s=3)
-        wakeups = Wakeups(lambda _: None)
-        yield TriggerGround(settings, database, store, Acceptance(store, Noted()), Catalog(()), wakeups)
+        ground = ground_on(database, settings, catalog=Catalog(()), wakeups=Wakeups(lambda _: None))
+        await ground.store.ensure_indexes()
+        await ground.triggers.ensure_indexes()
+        yield ground
         await database.client.close()
 
 

@@ -15,7 +15,7 @@ from triggers.schedule.store import ROLLOUT, ScheduleStore
 from workers.store.run_store import RunStore
 from workers.together import together
 from workflows.package.models import Package
-from workflows.package.trigger_specs import ScheduleSpec
+from workflows.package.trigger_specs.schedule import ScheduleSpec
 
 pytestmark = pytest.mark.integration
 

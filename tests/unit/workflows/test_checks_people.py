@@ -14,7 +14,7 @@ from workflows.context.observers.user_text import UserText
 from workflows.context.observing import Transition
 from workflows.package.models import Package, Rule
 from workflows.package.sources import StateSource
-from workflows.package.trigger_specs import ScheduleSpec
+from workflows.package.trigger_specs.schedule import ScheduleSpec
 
 RESPONSE = Transition(Watches("ui_response", tool="form", response_key="choice"))
 FORM = tool("form", kind="UI_Tool")

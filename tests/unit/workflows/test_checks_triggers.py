@@ -9,7 +9,9 @@ import pytest
 from tests.unit.workflows.normal_form import ORCH, Said, T, found, messages, package, states, tool, variables
 from workflows.package.models import Package
 from workflows.package.sources import RuntimeSource
-from workflows.package.trigger_specs import FormSpec, ScheduleSpec, TriggerSpec
+from workflows.package.trigger_specs.form import FormSpec
+from workflows.package.trigger_specs.kinds import TriggerSpec
+from workflows.package.trigger_specs.schedule import ScheduleSpec
 
 UNKNOWN = ("warning", "unknown_input", T, "triggers")
 MISSING = ("warning", "missing_input", T, "triggers")

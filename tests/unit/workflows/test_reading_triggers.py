@@ -9,7 +9,10 @@ from hypothesis import strategies as st
 
 from workflows.package.findings import Finding, Findings
 from workflows.package.reading.triggers import read_triggers
-from workflows.package.trigger_specs import FormSpec, ScheduleSpec, TriggerSpec, WebhookSpec
+from workflows.package.trigger_specs.form import FormSpec
+from workflows.package.trigger_specs.kinds import TriggerSpec
+from workflows.package.trigger_specs.schedule import ScheduleSpec
+from workflows.package.trigger_specs.webhook import WebhookSpec
 
 FILE = "triggers.yaml"
 HOOK: dict[str, Any] = {"type": "webhook", "apps": ["acme"], "verify": {"scheme": "github", "secret": "env:S"}}

@@ -8,7 +8,7 @@ from jsonschema import Draft7Validator
 from workflows.package.findings import Finding, Findings
 from workflows.package.reading.triggers import read_triggers
 from workflows.package.schemas.all import schema_of
-from workflows.package.trigger_specs import TriggerSpec
+from workflows.package.trigger_specs.kinds import TriggerSpec
 
 ENTRIES: dict[str, dict[str, Any]] = {
     "schedule": {"type": "schedule", "apps": ["acme"], "every": "1h"},

@@ -10,14 +10,12 @@ from hypothesis import strategies as st
 
 from workflows.package.findings import Finding, Findings
 from workflows.package.reading.triggers import read_triggers
-from workflows.package.trigger_specs import (
-    ChangeSpec,
-    FormSpec,
-    ScheduleSpec,
-    TriggerSpec,
-    WebhookSpec,
-    parse_duration,
-)
+from workflows.package.trigger_specs.change import ChangeSpec
+from workflows.package.trigger_specs.form import FormSpec
+from workflows.package.trigger_specs.kinds import TriggerSpec
+from workflows.package.trigger_specs.schedule import ScheduleSpec
+from workflows.package.trigger_specs.values import parse_duration
+from workflows.package.trigger_specs.webhook import WebhookSpec
 
 HOOK = {"type": "webhook", "apps": ["acme"], "verify": {"scheme": "github", "secret": "env:S"}}
 CHANGE = {"type": "database_condition", "apps": ["acme"], "database": "d", "collection": "c"}

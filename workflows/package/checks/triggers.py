@@ -6,7 +6,8 @@ from workflows.package.checks.known import listed, triggers_file
 from workflows.package.findings import Findings
 from workflows.package.models import Hook, LifecycleTool, Package, Tool
 from workflows.package.reading.parsed_code import read_code
-from workflows.package.trigger_specs import FormSpec, TriggerSpec
+from workflows.package.trigger_specs.form import FormSpec
+from workflows.package.trigger_specs.kinds import TriggerSpec
 
 
 def check_triggers(package: Package, findings: Findings) -> None:

@@ -1,7 +1,7 @@
 """Reads durations: `15m`, `60s`, or a number of seconds."""
 
 from workflows.package.reading.section import Section
-from workflows.package.trigger_specs import parse_duration
+from workflows.package.trigger_specs.values import parse_duration
 
 
 def read_duration_s(section: Section, *names: str, default: float, longest_s: float | None = None) -> float:

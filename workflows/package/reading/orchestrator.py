@@ -7,7 +7,7 @@ from workflows.package.models import TERMINATE, Limits, Orchestrator, Pattern, S
 from workflows.package.reading.inputs import read_inputs
 from workflows.package.reading.section import Section
 from workflows.package.reading.spelling import speaker, spelled
-from workflows.package.trigger_specs import NAME
+from workflows.package.trigger_specs.values import NAME
 
 _PATTERNS: Mapping[str, Pattern] = {name.lower(): name for name in get_args(Pattern)}
 _STARTUP_MODES: Mapping[str, StartupMode] = {name.lower(): name for name in get_args(StartupMode)}

@@ -4,25 +4,16 @@ from collections.abc import Mapping
 from typing import Any
 
 from pydantic import ValidationError
-from pydantic_core import ErrorDetails
 
 from workflows.package.findings import Findings
-from workflows.package.reading.planned_triggers import Model, take_planned
 from workflows.package.reading.section import Section
-from workflows.package.trigger_specs import (
-    CRON_FIELDS,
-    NOT_OURS,
-    SPEC_BY_TYPE,
-    UNSUPPORTED,
-    FieldError,
-    RunFinishedSpec,
-    ScheduleSpec,
-    TriggerSpec,
-    WebhookSpec,
-)
+from workflows.package.trigger_specs.kinds import CRON_FIELDS, NOT_OURS, SPEC_BY_TYPE, UNSUPPORTED, TriggerSpec
+from workflows.package.trigger_specs.problems import problems_of
+from workflows.package.trigger_specs.run_finished import RunFinishedSpec
+from workflows.package.trigger_specs.schedule import ScheduleSpec
+from workflows.package.trigger_specs.webhook import WebhookSpec
 
 _ADDRESS_FIELDS = ("endpoint", "path", "method")
-_RUN_FINISHED = "run_finished"
 
 
 def read_triggers(
@@ -63,9 +54,9 @@ def _read_one(section: Section, *, index: int) -> TriggerSpec | None:
     if kind in UNSUPPORTED:
         section.warning("unsupported_trigger", "", f"{UNSUPPORTED[kind]}; as it is, it starts nothing")
         return None
-    model = RunFinishedSpec if kind == _RUN_FINISHED else SPEC_BY_TYPE.get(kind)
+    model = SPEC_BY_TYPE.get(kind)
     if model is None:
-        known = ", ".join(sorted({*SPEC_BY_TYPE, _RUN_FINISHED}))
+        known = ", ".join(sorted(SPEC_BY_TYPE))
         section.error("unknown_trigger", "type", f"{kind or 'nothing'} is not one of {known}")
         return None
     spec = _validated(section, model, index=index)
@@ -86,23 +77,18 @@ def _kind(section: Section) -> str:
     return "manual" if kind == "endpoint" and section.get("verify") is None else kind
 
 
-def _validated(section: Section, model: Model, *, index: int) -> TriggerSpec | None:
-    """None also for what is right and not executed yet."""
+def _validated(section: Section, model: type[TriggerSpec], *, index: int) -> TriggerSpec | None:
     canonical = str(model.model_fields["type"].default)
     # null is how authors leave out
     given = {field: value for field, value in section.body.items() if value is not None}
     cron = _one_cron(section, given) if model is ScheduleSpec else "cron"
     if model is WebhookSpec:
         _report_addresses(section, given)
-    planned = take_planned(model, given)
-    for field, message in planned.items():
-        section.warning("unsupported_trigger", field, message)
     try:
-        spec = model.model_validate({"name": f"{canonical}-{index}", **given, "type": canonical})
+        return model.model_validate({"name": f"{canonical}-{index}", **given, "type": canonical})
     except ValidationError as error:
         _report(error, section, model, cron)
         return None
-    return None if planned or isinstance(spec, RunFinishedSpec) else spec
 
 
 def _one_cron(section: Section, given: dict[str, Any]) -> str:
@@ -124,43 +110,34 @@ def _report_addresses(section: Section, given: dict[str, Any]) -> None:
             section.ignored(field, "every webhook is a POST to /hooks/APP/WORKFLOW/NAME; leave it out")
 
 
-def _report(error: ValidationError, section: Section, model: Model, cron: str) -> None:
-    for each in error.errors(include_url=False, include_input=False):
-        place = _place(each)
-        message = _message(each)
-        if each["type"] == "extra_forbidden" and len(each["loc"]) == 1:
-            near = section.findings.near(place, model.model_fields.keys() - section.body.keys())
+def _report(error: ValidationError, section: Section, model: type[TriggerSpec], cron: str) -> None:
+    for problem in problems_of(error):
+        message = problem.message
+        if problem.is_unknown_field:
+            near = section.findings.near(problem.place, model.model_fields.keys() - section.body.keys())
             message = message if near is None else f"is not a field of this trigger; did you mean {near}?"
-        section.error("bad_trigger", cron if place == "cron" else place, message)
-
-
-def _place(error: ErrorDetails) -> str:
-    """What is wrong with several fields at once says itself which one to look at."""
-    place = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in error["loc"])
-    cause = error.get("ctx", {}).get("error")
-    return (f"{place}.{cause.field}" if isinstance(cause, FieldError) else place).lstrip(".")
-
-
-def _message(error: ErrorDetails) -> str:
-    """Whatever says itself what to write is left as it is."""
-    expected = str(error.get("ctx", {}).get("expected", ""))
-    messages = {
-        "extra_forbidden": "is not a field of this trigger; check the spelling or leave it out",
-        "missing": f"is needed; write {error['loc'][-1]}: …" if error["loc"] else "is needed",
-        "literal_error": f"must be {expected}",
-        "tuple_type": "must be a list",
-        "dict_type": "must be a mapping",
-        "model_type": "must be a mapping",
-        "string_type": "must be text",
-        "too_short": "is empty; give at least one",
-        "string_too_short": "is empty; write its name",
-    }
-    return messages.get(error["type"], error["msg"].removeprefix("Value error, "))
+        section.error("bad_trigger", cron if problem.place == "cron" else problem.place, message)
 
 
 def _report_without_effect(spec: TriggerSpec, section: Section) -> None:
-    if not spec.apps and spec.app_id is None:
+    needs_apps = not isinstance(spec, RunFinishedSpec)  # the run that has ended has one
+    if needs_apps and not spec.apps and spec.app_id is None:
         section.warning("inactive_trigger", "", "names no apps, so it starts nothing; add apps: [...]")
-    if isinstance(spec, WebhookSpec) and spec.dedupe is not None and spec.verify.scheme == "standard":
-        message = "never applies: deliveries of the scheme standard carry an id, and it is used; leave dedupe out"
+    if isinstance(spec, WebhookSpec):
+        _report_dedupe(spec, section)
+        _report_unverified(spec, section)
+
+
+def _report_dedupe(spec: WebhookSpec, section: Section) -> None:
+    scheme = spec.verify.scheme
+    if spec.dedupe is not None and scheme in ("standard", "svix"):
+        message = f"never applies: deliveries of the scheme {scheme} carry an id, and it is used; leave dedupe out"
         section.warning("dedupe_never_applies", "dedupe", message)
+
+
+def _report_unverified(spec: WebhookSpec, section: Section) -> None:
+    if spec.verify.scheme == "none":
+        again = (
+            "" if spec.verify.even_in_production else "; in production it is refused unless even_in_production: true"
+        )
+        section.warning("unverified", "verify.scheme", f"anybody who knows the address can start runs{again}")

@@ -14,7 +14,7 @@ from workflows.package.schemas.routing import routing
 from workflows.package.schemas.structured_outputs import structured_outputs
 from workflows.package.schemas.tools import hooks, middleware, tools
 from workflows.package.schemas.vocabulary import Schema
-from workflows.package.trigger_specs import SPEC_BY_TYPE
+from workflows.package.trigger_specs.kinds import SPEC_BY_TYPE
 
 DRAFT = "http://json-schema.org/draft-07/schema#"  # the one that editors' YAML support knows best
 

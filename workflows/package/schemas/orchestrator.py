@@ -19,7 +19,7 @@ from workflows.package.schemas.vocabulary import (
     text,
     whole,
 )
-from workflows.package.trigger_specs import NAME
+from workflows.package.trigger_specs.values import NAME
 
 _INPUT = mapping(
     "What a run takes from its trigger under this name",

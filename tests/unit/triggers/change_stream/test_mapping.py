@@ -9,7 +9,7 @@ from triggers.change_stream.mapping import run_requests
 from triggers.change_stream.watches import Watch
 from triggers.payload import PayloadError
 from workers.store.run import RunRequest
-from workflows.package.trigger_specs import ChangeSpec
+from workflows.package.trigger_specs.change import ChangeSpec
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 EVENT = {"operationType": "insert", "documentKey": {"_id": "o1"}, "fullDocument": {"tenant": "acme", "total": 7}}

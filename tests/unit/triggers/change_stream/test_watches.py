@@ -10,7 +10,7 @@ from triggers.change_stream.watches import (
     match_stage,
     needs_lookup,
 )
-from workflows.package.trigger_specs import ChangeSpec
+from workflows.package.trigger_specs.change import ChangeSpec
 
 
 def spec(**changes: Any) -> ChangeSpec:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.unit.triggers.unhurried import unhurried
 from triggers.form.fields import FieldError, read_field
 from workers.store.storable import check_storable
-from workflows.package.trigger_specs import FormInput
+from workflows.package.trigger_specs.form import FormInput
 
 
 @pytest.mark.parametrize(

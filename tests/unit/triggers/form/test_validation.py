@@ -3,7 +3,7 @@
 import pytest
 
 from triggers.form.validation import MAX_ERRORS, FormRefusedError, validate
-from workflows.package.trigger_specs import FormInput
+from workflows.package.trigger_specs.form import FormInput
 
 INPUTS = {
     "email": FormInput(format="email", required=True),

@@ -6,7 +6,7 @@ import pytest
 
 from triggers.gateway.place import Place, _may_call, check_app
 from triggers.gateway.problems import ProblemError
-from workflows.package.trigger_specs import Verification, WebhookSpec
+from workflows.package.trigger_specs.webhook import Verification, WebhookSpec
 
 
 def webhook(**given: Any) -> WebhookSpec:

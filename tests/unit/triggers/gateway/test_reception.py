@@ -18,7 +18,7 @@ from workers.settings import Settings
 from workers.store.run import Accepted, RunRequest
 from workers.store.run_document import run_document
 from workflows.package.models import Package
-from workflows.package.trigger_specs import FormInput, FormSpec
+from workflows.package.trigger_specs.form import FormInput, FormSpec
 
 PLACE = Place("acme", "Sales", "lead")
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from triggers.schedule.plan import MAX_COUNTED, MAX_FIRED_AT_ONCE, Plan, next_nominal, nominal_times, plan_tick
-from workflows.package.trigger_specs import Misfire, ScheduleSpec
+from workflows.package.trigger_specs.schedule import Misfire, ScheduleSpec
 
 START = datetime(2026, 3, 28, 22, 0, tzinfo=UTC)  # Europe's clocks change three hours later
 POLICIES = ("skip", "latest", "all")

@@ -7,7 +7,7 @@ import pytest
 
 from triggers.webhook.secrets import Secrets
 from workers.settings import Settings
-from workflows.package.trigger_specs import Verification, WebhookSpec
+from workflows.package.trigger_specs.webhook import Verification, WebhookSpec
 
 
 def webhook(*references: str) -> WebhookSpec:

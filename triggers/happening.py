@@ -1,0 +1,76 @@
+"""A happening: what every kind of trigger makes of the outside world, in the shape of a CloudEvent, and the one way
+from there to a run request.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from triggers.payload import PayloadError, resolve, resolve_text
+from triggers.register.trigger import Trigger
+from workers.store.run import RunRequest, TriggerEvent
+
+MAX_APP_ID_LENGTH = 200
+SPEC_VERSION = "1.0"
+
+
+@dataclass(frozen=True, slots=True)
+class Happening:
+    """`id` makes it unlike any other of its source: a nominal time, a resume token, a delivery id. `data` is what the
+    trigger's expressions see."""
+
+    trigger: Trigger
+    app_id: str
+    id: str
+    time: datetime
+    data: Any = field(repr=False)
+    nominal_at: datetime | None = None
+
+    @property
+    def source(self) -> str:
+        return f"/apps/{self.app_id}/workflows/{self.trigger.workflow}/triggers/{self.trigger.spec.name}"
+
+    @property
+    def type(self) -> str:
+        return f"unattended.trigger.{self.trigger.spec.type}"
+
+    def as_cloud_event(self) -> Mapping[str, Any]:
+        """Without its data, which may be large and private."""
+        return {
+            "specversion": SPEC_VERSION,
+            "id": self.id,
+            "source": self.source,
+            "type": self.type,
+            "time": self.time.isoformat(),
+        }
+
+
+def run_request(happening: Happening, *, run_input: Mapping[str, Any] | None = None, **more: Any) -> RunRequest:
+    """Raises PayloadError for what the trigger's expressions cannot be computed from. `run_input` is for a kind whose
+    data is the input; `more` are further fields of the request, such as `not_before` and `order_key`."""
+    spec = happening.trigger.spec
+    return RunRequest(
+        app_id=happening.app_id,
+        workflow=happening.trigger.workflow,
+        trigger=TriggerEvent(
+            type=spec.type,
+            name=spec.name,
+            id=happening.id,
+            fired_at=happening.time,
+            nominal_at=happening.nominal_at,
+        ),
+        input=resolve(spec.input, happening.data) if run_input is None else run_input,
+        message=resolve_text(spec.message, happening.data),
+        priority=spec.priority,
+        **more,
+    )
+
+
+def selected_app(trigger: Trigger, data: Any) -> str:
+    """The app that `app_id: =expr` names in this event."""
+    mapped = trigger.spec.app_id
+    app_id = resolve_text(mapped, data)
+    if not app_id or len(app_id) > MAX_APP_ID_LENGTH or not app_id.isprintable():
+        raise PayloadError(f"app_id {mapped!r} selects no usable name")
+    return app_id

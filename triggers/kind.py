@@ -1,0 +1,44 @@
+"""The protocol of a trigger's kind. A new kind is one folder with a `kind.py`, a spec beside the others in
+`workflows/package/trigger_specs/`, and its line in `triggers/kinds.py`; the role it names serves it.
+"""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, Literal, Protocol
+
+from pymongo.asynchronous.database import AsyncDatabase
+
+from triggers.happening import Happening
+from triggers.register.record import Record
+from triggers.register.trigger import Trigger
+from workers.settings import Settings
+from workflows.package.trigger_specs.kinds import TriggerSpec
+
+Role = Literal["scheduler", "watcher", "gateway"]
+
+
+class TriggerKind(Protocol):
+    @property
+    def type(self) -> str:
+        """As packages and documents name it."""
+
+    @property
+    def role(self) -> Role:
+        """Which process serves it."""
+
+    def inactive(self, trigger: Trigger, settings: Settings) -> str | None:
+        """Why it starts nothing whatever happens, in words for whoever wrote it; None when it may start runs."""
+
+    def only_for_all_apps(self, spec: TriggerSpec) -> str | None:
+        """Why an API key of one app may not make such a trigger; None when it may."""
+
+    def at_first(self, trigger: Trigger, now: datetime) -> Mapping[str, Any]:
+        """What its document says from the moment it is made or edited at run time, beside the spec."""
+
+    async def outlook(
+        self, trigger: Trigger, record: Record | None, database: AsyncDatabase[dict[str, Any]], settings: Settings
+    ) -> Mapping[str, Any]:
+        """What `triggers show` tells of it beside what all kinds have: next times, a stream's position, an address."""
+
+    def by_hand(self, trigger: Trigger, app_id: str, event: Mapping[str, Any], now: datetime) -> Happening:
+        """What `triggers fire` starts: `event` is what the caller gave in the place of the real one, or nothing."""

@@ -1,0 +1,82 @@
+"""The lookup: the trigger that an address names, from a package or made at run time, and whether it is paused.
+
+Every call asks, so what the store says is remembered for a second: a burst costs one question, and a pause takes a
+second to be felt. What is not there is remembered too, or strangers could make the store busy with guesses.
+"""
+
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from triggers.register.record import Pause, Record
+from triggers.register.store import TriggerStore
+from triggers.register.trigger import Trigger, trigger_id
+from workflows.package.models import Package
+from workflows.package.trigger_specs.form import FormSpec
+from workflows.package.trigger_specs.trigger import is_expression
+from workflows.package.trigger_specs.webhook import WebhookSpec
+
+REMEMBERED_S = 1.0
+MOST_REMEMBERED = 10_000
+
+Called = TypeVar("Called", WebhookSpec, FormSpec)
+
+
+@dataclass(frozen=True, slots=True)
+class Found(Generic[Called]):
+    trigger: Trigger
+    spec: Called
+    pause: Pause | None
+
+
+class Lookup:
+    def __init__(
+        self,
+        packages: Callable[[], Mapping[str, Package]],
+        store: TriggerStore,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._packages = packages
+        self._store = store
+        self._clock = clock
+        self._remembered: OrderedDict[str, tuple[float, Record | None]] = OrderedDict()
+
+    async def find(self, kind: type[Called], *, app_id: str, workflow: str, name: str) -> Found[Called] | None:
+        """A package's trigger goes before one of the same name that was made at run time."""
+        package = self._packages().get(workflow)
+        if package is None:
+            return None
+        for spec in package.triggers:
+            if spec.name == name and may_call(spec, app_id):
+                if not isinstance(spec, kind):
+                    return None
+                trigger = Trigger(workflow, spec)
+                record = await self._record(trigger.id)
+                return Found(trigger, spec, None if record is None else record.pause_of(app_id))
+        record = await self._record(trigger_id(workflow, name, app_id=app_id))
+        made = None if record is None else record.trigger
+        if record is None or made is None or not isinstance(made.spec, kind):
+            return None
+        return Found(made, made.spec, record.paused)
+
+    async def _record(self, id_: str) -> Record | None:
+        now = self._clock()
+        read_at, record = self._remembered.get(id_, (float("-inf"), None))
+        if now - read_at < REMEMBERED_S:
+            return record
+        record = await self._store.find(id_)
+        self._remembered[id_] = now, record
+        self._remembered.move_to_end(id_)
+        while len(self._remembered) > MOST_REMEMBERED:
+            self._remembered.popitem(last=False)
+        return record
+
+
+def may_call(spec: object, app_id: str) -> bool:
+    """A trigger that names no app accepts none. What an expression names is known with the event."""
+    if not isinstance(spec, WebhookSpec | FormSpec):
+        return False
+    return app_id in spec.listed_apps or is_expression(spec.app_id)

@@ -1,0 +1,144 @@
+"""The trigger store: collection `triggers`, one document for each trigger made at run time, or of which there is
+something to say: that it is paused, what it skipped and why, when a schedule fires next.
+"""
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import Any
+
+from pymongo import ASCENDING, IndexModel
+from pymongo.asynchronous.database import AsyncDatabase
+from pymongo.errors import DuplicateKeyError
+
+from triggers.register.record import Pause, Record, app_field, read_record, spec_document
+from triggers.register.trigger import Trigger
+
+MAX_NOTES = 20
+MAX_PAUSED_APPS = 1000
+
+INDEXES = (
+    # What was made at run time, by kind: the watcher's and the list's question. Packages' have no `spec`.
+    IndexModel(
+        [("spec.type", ASCENDING), ("_id", ASCENDING)],
+        name="by_kind",
+        partialFilterExpression={"spec.type": {"$exists": True}},
+    ),
+    # The same for one app: `/v1/triggers` with an app's key.
+    IndexModel(
+        [("app_id", ASCENDING), ("_id", ASCENDING)],
+        name="by_app",
+        partialFilterExpression={"spec.type": {"$exists": True}},
+    ),
+    # Which schedules are due: only those that wait for a time are in it, so an idle look costs what is due.
+    IndexModel(
+        [("schedule.next_at", ASCENDING)],
+        name="by_next_time",
+        partialFilterExpression={"schedule.next_at": {"$exists": True}},
+    ),
+)
+
+
+class TriggerExistsError(Exception):
+    """There is a trigger with this identity already."""
+
+
+class TriggerStore:
+    def __init__(self, database: AsyncDatabase[dict[str, Any]]) -> None:
+        self.triggers = database["triggers"]
+
+    async def ensure_indexes(self) -> None:
+        await self.triggers.create_indexes(list(INDEXES))
+
+    async def create(self, trigger: Trigger, *, more: Mapping[str, Any] | None = None) -> None:
+        """`more`: what its kind keeps of it from the start, in the same write."""
+        now = datetime.now(UTC)
+        document = {**_identity(trigger), "spec": spec_document(trigger.spec), "revision": 1, "created_at": now}
+        try:
+            await self.triggers.insert_one({**document, "updated_at": now, **(more or {})})
+        except DuplicateKeyError:
+            raise TriggerExistsError(trigger.id) from None
+
+    async def replace(self, trigger: Trigger, *, expected: int, more: Mapping[str, Any] | None = None) -> bool:
+        """False when it is gone, or somebody else has edited it since revision `expected`."""
+        changed = {
+            "spec": spec_document(trigger.spec),
+            "revision": expected + 1,
+            "updated_at": datetime.now(UTC),
+            **(more or {}),
+        }
+        asked = {"_id": trigger.id, "revision": expected, "spec": {"$exists": True}}
+        return (await self.triggers.update_one(asked, {"$set": changed})).matched_count == 1
+
+    async def remove(self, id_: str) -> bool:
+        """Of those made at run time; its runs stay."""
+        return (await self.triggers.delete_one({"_id": id_, "spec": {"$exists": True}})).deleted_count == 1
+
+    async def find(self, id_: str) -> Record | None:
+        document = await self.triggers.find_one({"_id": id_})
+        return None if document is None else read_record(document)
+
+    async def records(self, ids: Sequence[str]) -> Mapping[str, Record]:
+        found = self.triggers.find({"_id": {"$in": list(ids)}})
+        return {document["_id"]: read_record(document) async for document in found}
+
+    async def made_at_run_time(
+        self, *, kind: str | None = None, app_id: str | None = None, after: str = "", limit: int = 0
+    ) -> AsyncIterator[Record]:
+        """In the order of their ids, from behind `after`."""
+        asked: dict[str, Any] = {"spec.type": {"$exists": True} if kind is None else kind, "_id": {"$gt": after}}
+        if app_id is not None:
+            asked["app_id"] = app_id
+        async for document in self.triggers.find(asked).sort("_id", ASCENDING).limit(limit):
+            yield read_record(document)
+
+    async def pause(self, trigger: Trigger, pause: Pause, *, app_id: str | None = None) -> None:
+        """Of a package's trigger also for one of its apps alone. A second pause replaces the first one's note."""
+        if app_id is None:
+            change = {"paused": asdict(pause)}
+        else:
+            change = {f"paused_apps.{app_field(app_id)}": {"app_id": app_id, "pause": asdict(pause)}}
+        await self._change(trigger, {"$set": change})
+
+    async def resume(self, trigger: Trigger, *, app_id: str | None = None) -> bool:
+        """False when it was not paused. Resuming all resumes each app."""
+        names = ["paused", "paused_apps"] if app_id is None else [f"paused_apps.{app_field(app_id)}"]
+        was_paused = {"_id": trigger.id, "$or": [{name: {"$exists": True, "$ne": None}} for name in names]}
+        return (await self.triggers.update_one(was_paused, {"$unset": dict.fromkeys(names, "")})).matched_count == 1
+
+    async def note(
+        self,
+        trigger: Trigger,
+        *,
+        counts: Mapping[str, int],
+        notes: Sequence[Mapping[str, Any]],
+        fired_at: datetime | None,
+    ) -> None:
+        """Adds up what happened since the last time; of notes the newest are kept."""
+        change: dict[str, Any] = {}
+        if counts:
+            change["$inc"] = {f"counts.{name}": count for name, count in counts.items()}
+        if notes:
+            change["$push"] = {"notes": {"$each": list(notes[-MAX_NOTES:]), "$slice": -MAX_NOTES}}
+        if fired_at is not None:
+            change["$max"] = {"last_fired_at": fired_at}
+        if change:
+            await self._change(trigger, change)
+
+    async def _change(self, trigger: Trigger, change: Mapping[str, Any]) -> None:
+        """A package's trigger has no document until there is something to say; one that was removed stays removed."""
+        if trigger.app_id is not None:
+            await self.triggers.update_one({"_id": trigger.id}, change)
+            return
+        first = {name: value for name, value in _identity(trigger).items() if name != "_id"}
+        await self.triggers.update_one({"_id": trigger.id}, {**change, "$setOnInsert": first}, upsert=True)
+
+
+def _identity(trigger: Trigger) -> dict[str, Any]:
+    return {
+        "_id": trigger.id,
+        "workflow": trigger.workflow,
+        "name": trigger.spec.name,
+        "type": trigger.spec.type,
+        "app_id": trigger.app_id,
+    }

@@ -1,0 +1,87 @@
+"""The tally: what became of a trigger's happenings, counted here and written to its document now and then, so that
+`triggers show` can tell why something started no run. A process that dies loses the counts of its last seconds, and
+no run.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from pymongo.errors import PyMongoError
+
+from triggers.register.store import MAX_NOTES, TriggerStore
+from triggers.register.trigger import Trigger
+from triggers.service_loop import wait
+
+log = logging.getLogger(__name__)
+
+WRITE_EVERY_S = 2.0
+MOST_TRIGGERS = 10_000  # between two writes; what is more is counted in metrics only
+
+ACCEPTED = "accepted"
+DUPLICATE = "duplicate"
+
+
+@dataclass(slots=True)
+class _Entry:
+    trigger: Trigger
+    counts: dict[str, int] = field(default_factory=dict)
+    notes: deque[Mapping[str, Any]] = field(default_factory=lambda: deque(maxlen=MAX_NOTES))
+    fired_at: datetime | None = None
+
+
+class Tally:
+    def __init__(self, store: TriggerStore) -> None:
+        self._store = store
+        self._entries: dict[str, _Entry] = {}
+
+    def accepted(self, trigger: Trigger, *, at: datetime) -> None:
+        entry = self._entry(trigger)
+        if entry is not None:
+            _count(entry, ACCEPTED)
+            entry.fired_at = at
+
+    def duplicate(self, trigger: Trigger, *, app_id: str | None, event_id: str) -> None:
+        self._note(trigger, DUPLICATE, {"reason": DUPLICATE, "app_id": app_id, "event_id": event_id[:200]})
+
+    def skipped(
+        self, trigger: Trigger, reason: str, *, app_id: str | None = None, event_id: str | None = None, detail: str = ""
+    ) -> None:
+        """`reason` is from a closed set of the trigger's kind; `detail` says more, and holds no payload."""
+        said = {"reason": reason, "app_id": app_id, "event_id": event_id and event_id[:200], "detail": detail[:300]}
+        self._note(trigger, f"skipped.{reason}", {name: value for name, value in said.items() if value})
+
+    async def write(self) -> None:
+        entries, self._entries = self._entries, {}
+        for id_, entry in entries.items():
+            try:
+                await self._store.note(
+                    entry.trigger, counts=entry.counts, notes=list(entry.notes), fired_at=entry.fired_at
+                )
+            except PyMongoError as error:
+                log.warning("tally_not_written", extra={"trigger": id_, "error": type(error).__name__})
+
+    async def keep_written(self, stop: asyncio.Event) -> None:
+        while not stop.is_set():
+            await wait(stop, WRITE_EVERY_S)
+            await self.write()
+
+    def _note(self, trigger: Trigger, count: str, said: Mapping[str, Any]) -> None:
+        entry = self._entry(trigger)
+        if entry is not None:
+            _count(entry, count)
+            entry.notes.append({**said, "at": datetime.now(UTC)})
+
+    def _entry(self, trigger: Trigger) -> _Entry | None:
+        found = self._entries.get(trigger.id)
+        if found is None and len(self._entries) < MOST_TRIGGERS:
+            found = self._entries[trigger.id] = _Entry(trigger)
+        return found
+
+
+def _count(entry: _Entry, name: str) -> None:
+    entry.counts[name] = entry.counts.get(name, 0) + 1

@@ -1,0 +1,53 @@
+"""A trigger: a spec, the workflow it starts, and where it comes from.
+
+Its identity is (app, workflow, name). A package's trigger is that of each app it names; one that was made at run
+time, by API or command, is of one app, and its runs are too.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Literal
+from urllib.parse import quote
+
+from workflows.package.models import Package
+from workflows.package.trigger_specs.kinds import TriggerSpec
+
+Origin = Literal["package", "api"]
+
+
+@dataclass(frozen=True, slots=True)
+class Trigger:
+    workflow: str
+    spec: TriggerSpec
+    app_id: str | None = None  # of one that was made at run time
+    revision: int = 0  # grows with each edit at run time
+
+    @property
+    def id(self) -> str:
+        return trigger_id(self.workflow, self.spec.name, app_id=self.app_id)
+
+    @property
+    def label(self) -> str:
+        """In metrics and dedupe keys: without the app, of which there may be many."""
+        return f"{self.workflow}/{self.spec.name}"
+
+    @property
+    def origin(self) -> Origin:
+        return "package" if self.app_id is None else "api"
+
+    @property
+    def apps(self) -> tuple[str, ...]:
+        """Those known without an event and without a database."""
+        return self.spec.listed_apps if self.app_id is None else (self.app_id,)
+
+
+def trigger_id(workflow: str, name: str, *, app_id: str | None = None) -> str:
+    """`@` and `/` are in no name of a workflow or trigger, and the app is quoted: no two triggers share an id."""
+    made_for = "" if app_id is None else f"@{quote(app_id, safe='')}"
+    return f"{workflow}/{name}{made_for}"
+
+
+def declared_triggers(packages: Mapping[str, Package]) -> Iterator[Trigger]:
+    for workflow, package in packages.items():
+        for spec in package.triggers:
+            yield Trigger(workflow, spec)

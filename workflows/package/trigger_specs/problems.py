@@ -1,0 +1,48 @@
+"""Problems of a spec: what is wrong where, in words for whoever wrote it, be it in a package or over HTTP."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+
+from workflows.package.trigger_specs.values import UNION_TAGS, FieldError
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    place: str
+    message: str
+    is_unknown_field: bool = False
+
+
+def problems_of(error: ValidationError) -> Sequence[Problem]:
+    return [
+        Problem(_place(each), _message(each), each["type"] == "extra_forbidden" and len(each["loc"]) == 1)
+        for each in error.errors(include_url=False, include_input=False)
+    ]
+
+
+def _place(error: ErrorDetails) -> str:
+    """What is wrong with several fields at once says itself which one to look at."""
+    parts = [part for part in error["loc"] if part not in UNION_TAGS]
+    place = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in parts)
+    cause = error.get("ctx", {}).get("error")
+    return (f"{place}.{cause.field}" if isinstance(cause, FieldError) else place).lstrip(".")
+
+
+def _message(error: ErrorDetails) -> str:
+    """Whatever says itself what to write is left as it is."""
+    expected = str(error.get("ctx", {}).get("expected", ""))
+    messages = {
+        "extra_forbidden": "is not a field of this trigger; check the spelling or leave it out",
+        "missing": f"is needed; write {error['loc'][-1]}: …" if error["loc"] else "is needed",
+        "literal_error": f"must be {expected}",
+        "tuple_type": "must be a list",
+        "dict_type": "must be a mapping",
+        "model_type": "must be a mapping",
+        "string_type": "must be text",
+        "too_short": "is empty; give at least one",
+        "string_too_short": "is empty; write its name",
+    }
+    return messages.get(error["type"], error["msg"].removeprefix("Value error, "))

@@ -1,0 +1,102 @@
+"""A clock as a trigger: cron, an interval or one moment, and what happens to ticks that come late or overlap."""
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Annotated, Any, Literal
+
+from pydantic import Discriminator, Field, Tag, model_validator
+
+from workflows.package.cron import check_cron
+from workflows.package.trigger_specs.trigger import BaseTrigger, is_expression
+from workflows.package.trigger_specs.values import UNION_TAGS, Duration, FieldError, Moment, Name, Spec, Zone, in_zone
+
+_CLOCKS = ("cron", "every", "at")
+_SHORTEST = timedelta(seconds=1)
+LIST, COLLECTION = UNION_TAGS
+
+
+def _check_cron(cron: str, timezone: str) -> None:
+    try:
+        check_cron(cron, timezone)
+    except ValueError as error:
+        raise FieldError("cron", str(error)) from None
+
+
+class Misfire(Spec):
+    grace: Duration = Field(default=timedelta(seconds=60), json_schema_extra={"default": "60s"})
+    policy: Literal["skip", "latest", "all"] = "latest"
+    max: int = Field(default=10, ge=1, le=1000)
+
+
+class AppsOfCollection(Spec):
+    """One run for each document, the app named by one of its fields. Read anew at each tick."""
+
+    collection: str = Field(min_length=1)
+    database: str | None = None  # default: the database of Unattended
+    app_field: str = Field(default="_id", min_length=1, alias="field")
+    filter: dict[str, Any] = Field(default_factory=dict)
+
+
+def _how_apps_are_given(value: object) -> str:
+    return COLLECTION if isinstance(value, Mapping | AppsOfCollection) else LIST
+
+
+Apps = Annotated[
+    Annotated[tuple[Name, ...], Tag(LIST)] | Annotated[AppsOfCollection, Tag(COLLECTION)],
+    Discriminator(_how_apps_are_given),
+]
+
+
+class ScheduleSpec(BaseTrigger):
+    type: Literal["schedule"] = "schedule"
+    apps: Apps = ()  # type: ignore[assignment]  # wider than any other trigger's
+    cron: str | None = None
+    every: Duration | None = None
+    at: Moment | None = Field(default=None, description="Once")
+    timezone: Zone = "UTC"
+    start: Moment | None = Field(default=None, description="No tick before it")
+    end: Moment | None = Field(default=None, description="No tick after it")
+    overlap: Literal["skip", "buffer_one", "allow", "cancel_previous"] = "skip"
+    misfire: Misfire = Misfire()
+    jitter: Duration = Field(default=timedelta(0), json_schema_extra={"default": "0s"})
+    pause_after_failures: int | None = Field(default=None, ge=1, le=1000, description="In a row, of one app")
+
+    @model_validator(mode="after")
+    def _one_clock(self) -> "ScheduleSpec":
+        given = [clock for clock in _CLOCKS if getattr(self, clock) is not None]
+        if not given:
+            raise ValueError("give one of cron, every and at")
+        if len(given) > 1:
+            raise FieldError(given[1], "give only one of cron, every and at")
+        if self.every is not None and self.every < _SHORTEST:
+            raise FieldError("every", "every must be at least 1s")
+        if self.cron is not None:
+            _check_cron(self.cron, self.timezone)
+        return self
+
+    @model_validator(mode="after")
+    def _in_order(self) -> "ScheduleSpec":
+        if self.starts_at is not None and self.ends_at is not None and self.ends_at <= self.starts_at:
+            raise FieldError("end", "end must be after start")
+        if is_expression(self.app_id):
+            raise FieldError("app_id", "a tick brings no event to select an app from; name it, or use apps")
+        return self
+
+    @property
+    def at_utc(self) -> datetime | None:
+        return None if self.at is None else in_zone(self.at, self.timezone)
+
+    @property
+    def starts_at(self) -> datetime | None:
+        return None if self.start is None else in_zone(self.start, self.timezone)
+
+    @property
+    def ends_at(self) -> datetime | None:
+        return None if self.end is None else in_zone(self.end, self.timezone)
+
+    @property
+    def listed_apps(self) -> tuple[str, ...]:
+        one = self.literal_app
+        if one is not None:
+            return (one,)
+        return () if isinstance(self.apps, AppsOfCollection) else self.apps

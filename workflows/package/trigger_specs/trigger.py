@@ -1,0 +1,41 @@
+"""What every trigger declares: its name, for whom it runs, and what its event becomes in a run."""
+
+from typing import Any
+
+from pydantic import Field, model_validator
+
+from workflows.package.priority import USUAL, Priority
+from workflows.package.trigger_specs.values import FieldError, Mapped, Name, Spec
+from workflows.package.ui_responses import UIResponses
+
+
+class BaseTrigger(Spec):
+    name: Name
+    description: str = ""
+    input: dict[str, Mapped] = Field(default_factory=dict)
+    message: Mapped = None
+    apps: tuple[Name, ...] = ()
+    app_id: Mapped = None  # a literal app, or =expr over the event
+    priority: Priority = Field(default=USUAL, description="9 is most urgent")
+    ui_responses: UIResponses = Field(default_factory=dict, description="What tools that ask a person get: {tool: {…}}")
+
+    @model_validator(mode="after")
+    def _one_way_to_name_apps(self) -> "BaseTrigger":
+        if self.apps and self.app_id is not None:
+            raise FieldError("app_id", "give either apps or app_id, not both")
+        return self
+
+    @property
+    def literal_app(self) -> str | None:
+        """The one app that `app_id` names without an expression."""
+        return None if self.app_id is None or is_expression(self.app_id) else str(self.app_id)
+
+    @property
+    def listed_apps(self) -> tuple[str, ...]:
+        """Those known without an event and without a database."""
+        one = self.literal_app
+        return self.apps if one is None else (one,)
+
+
+def is_expression(mapped: Any) -> bool:
+    return isinstance(mapped, str) and mapped.startswith("=")

@@ -1,0 +1,114 @@
+"""Values of trigger specs: durations, moments, expressions and names, each with its own sentence when it is wrong."""
+
+import re
+from datetime import UTC, date, datetime, timedelta
+from typing import Annotated, Any
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, PlainSerializer, WithJsonSchema
+
+from workflows.package.jmespath_problems import jmespath_problem
+
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
+_DURATION = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)\s*$")
+_UNIT_S = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400}
+UNION_TAGS = ("<list>", "<collection>")  # of values that are written in two ways; no author sees them
+LONGEST_S = 3650 * 86400
+
+
+class FieldError(ValueError):
+    """What several fields say together is wrong; `field` is the one that an author looks at first."""
+
+    def __init__(self, field: str, message: str) -> None:
+        super().__init__(message)
+        self.field = field
+
+
+class Spec(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+def parse_duration(value: object) -> timedelta:
+    """`15m`, `60s`, `1h`; a bare number is seconds."""
+    if isinstance(value, timedelta):
+        return value
+    match = _DURATION.match(value) if isinstance(value, str) else None
+    if match is not None:
+        seconds = float(match[1]) * _UNIT_S[match[2]]
+    elif isinstance(value, int | float) and not isinstance(value, bool):
+        seconds = value
+    else:
+        raise ValueError("write a duration such as 30s, 15m or 1h")
+    if not 0 <= seconds <= LONGEST_S:
+        raise ValueError("write a duration of at most 3650d, not below zero")
+    return timedelta(seconds=seconds)
+
+
+def parse_moment(value: object) -> datetime:
+    """A date or a date and time, as text or as YAML reads it; without an offset it is one of the spec's zone."""
+    if isinstance(value, datetime):
+        return value
+    if isinstance(value, date):
+        return datetime(value.year, value.month, value.day)  # noqa: DTZ001 -- the spec's zone is applied later
+    if isinstance(value, str):
+        try:
+            return datetime.fromisoformat(value.strip())
+        except ValueError:
+            pass
+    raise ValueError("write a time such as 2026-12-24T18:00 or 2026-12-24T18:00+01:00")
+
+
+def in_zone(moment: datetime, timezone: str) -> datetime:
+    """In UTC. A wall-clock time that the zone skips is the instant that would have been it without the change."""
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=ZoneInfo(timezone))
+    return moment.astimezone(UTC)
+
+
+def _check_expression(text: str) -> str:
+    problem = jmespath_problem(text)
+    if problem is not None:
+        raise ValueError(problem)
+    return text
+
+
+def _check_mapping_value(value: Any) -> Any:
+    """A string that begins with `=` is an expression; anything else a literal."""
+    if isinstance(value, str) and value.startswith("="):
+        _check_expression(value[1:])
+    elif isinstance(value, dict):
+        for item in value.values():
+            _check_mapping_value(item)
+    elif isinstance(value, list):
+        for item in value:
+            _check_mapping_value(item)
+    return value
+
+
+def _check_zone(name: str) -> str:
+    try:
+        ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        raise ValueError("is not an IANA time zone; write one such as Europe/London") from None
+    return name
+
+
+def _check_name(name: str) -> str:
+    if not NAME.fullmatch(name):
+        raise ValueError("use letters, digits, dots, dashes and underscores, at most 100, a letter or digit first")
+    return name
+
+
+_DURATION_SCHEMA: dict[str, Any] = {"type": ["string", "number"], "description": "Such as 30s, 15m or 1h"}
+Duration = Annotated[
+    timedelta,
+    BeforeValidator(parse_duration),
+    PlainSerializer(lambda duration: f"{duration.total_seconds():g}s", when_used="json"),  # as it can be read again
+    WithJsonSchema(_DURATION_SCHEMA),
+]
+_MOMENT_SCHEMA: dict[str, Any] = {"type": "string", "description": "Such as 2026-12-24T18:00, in the trigger's zone"}
+Moment = Annotated[datetime, BeforeValidator(parse_moment), WithJsonSchema(_MOMENT_SCHEMA)]
+Expression = Annotated[str, AfterValidator(_check_expression)]
+Mapped = Annotated[Any, AfterValidator(_check_mapping_value)]
+Name = Annotated[str, AfterValidator(_check_name)]
+Zone = Annotated[str, AfterValidator(_check_zone)]
