@@ -2,12 +2,13 @@
 
 While a command is under way, what comes meanwhile waits, and goes with the next one: alone nobody waits for company,
 and in a crowd all share one round trip and one journal. Each caller hears of its own part only. A caller that is
-cancelled leaves its part behind: it is still done.
+cancelled leaves its part behind: it is still done, unless it is said that such parts are wanted by nobody any more.
 """
 
 import asyncio
-from collections import deque
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextvars import Context
 from typing import Any, Generic, TypeVar
 
 from pymongo.errors import BulkWriteError, DuplicateKeyError, OperationFailure, PyMongoError, WTimeoutError
@@ -21,31 +22,54 @@ MOST_AT_ONCE = 200
 
 
 class Grouped(Generic[Item, Result]):
-    def __init__(self, do_all: Callable[[Sequence[Item]], Awaitable[Sequence[Result | Exception]]]) -> None:
-        """`do_all` answers for each item, in order; what it raises is raised for all of them."""
+    def __init__(
+        self,
+        do_all: Callable[[Sequence[Item]], Awaitable[Sequence[Result | Exception]]],
+        *,
+        forget_cancelled: bool = False,
+    ) -> None:
+        """`do_all` answers for each item, in order; what it raises is raised for all of them. `forget_cancelled`: while
+        a store is away those who gave up do not pile up here, and nothing is done that they were told was not."""
         self._do_all = do_all
-        self._waiting: deque[tuple[Item, asyncio.Future[Result]]] = deque()
+        self._forget_cancelled = forget_cancelled
+        self._waiting: OrderedDict[asyncio.Future[Result], Item] = OrderedDict()
         self._working: asyncio.Task[None] | None = None
 
     async def do(self, item: Item) -> Result:
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[Result] = loop.create_future()
-        self._waiting.append((item, answer))
+        self._waiting[answer] = item
         if self._working is None:
-            self._working = loop.create_task(self._work(), name="grouped commands")
-        return await answer
+            # In no caller's context: a deadline of one would be all others' as well.
+            self._working = loop.create_task(self._work(), name="grouped commands", context=Context())
+        try:
+            return await answer
+        finally:
+            if self._forget_cancelled:
+                self._waiting.pop(answer, None)
+
+    async def do_together(self, items: Sequence[Item]) -> Sequence[Result | Exception]:
+        """For who has many at once: one command of their own, and each one's error in its place."""
+        return await self._answered(items)
 
     async def _work(self) -> None:
+        asked: Mapping[asyncio.Future[Result], Item] = {}
         try:
             while self._waiting:
-                some = [self._waiting.popleft() for _ in range(min(len(self._waiting), MOST_AT_ONCE))]
-                results = await self._answered([item for item, _ in some])
-                for (_, answer), result in zip(some, results, strict=True):
+                some = [self._waiting.popitem(last=False) for _ in range(min(len(self._waiting), MOST_AT_ONCE))]
+                asked = dict(each for each in some if not (self._forget_cancelled and each[0].cancelled()))
+                results = await self._answered([*asked.values()])
+                for answer, result in zip(asked, results, strict=True):
                     _tell(answer, result)
         finally:
             self._working = None
+            for answer in (*asked, *self._waiting):  # left only where this was cut off, as by a loop that closes
+                answer.cancel()
+            self._waiting.clear()
 
     async def _answered(self, items: Sequence[Item]) -> Sequence[Result | Exception]:
+        if not items:
+            return []
         try:
             return await self._do_all(items)
         except Exception as error:  # noqa: BLE001 -- raised again where its part is awaited

@@ -17,7 +17,7 @@ from accounting.totals import run_totals
 from workers.control.changed import PAUSE_S, TRIES, Changed, names, seen
 from workers.control.errors import RefusedError
 from workers.store.run import RunState
-from workers.store.run_document import NOT_READY, Document, literal
+from workers.store.run_document import NOT_READY, TURN_OVER, Document, literal
 from workers.store.run_store import RunStore
 from workers.store.transitions import moves
 from workflows.outcome import OutcomeKind
@@ -53,6 +53,7 @@ async def _end(store: RunStore, run: Document, by: str) -> Changed | None:
     usage = (await run_totals(store.database, run["_id"])).as_json()
     end = {
         **NOT_READY,
+        **TURN_OVER,
         "state": RunState.CANCELLED.value,
         "question": None,
         "not_before": None,
@@ -67,6 +68,7 @@ async def _end(store: RunStore, run: Document, by: str) -> Changed | None:
     if not await _written(store, run, end):
         return None
     log.info("run_cancelled", extra={**names(run, by), "was": run["state"]})
+    await store.order.leave(run)
     return Changed(run["_id"], RunState.CANCELLED, "cancelled")
 
 

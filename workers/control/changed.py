@@ -23,6 +23,7 @@ SEEN = (
     "held_by",
     "lease.token",
     "not_before",
+    "order.key",
     "cancel_requested",
     "resolved",
 )

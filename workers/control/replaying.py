@@ -98,6 +98,7 @@ def _request(run: Document, *, number: str) -> RunRequest:
         parent_run_id=run.get("parent_run_id"),
         replay_of=run["_id"],
         priority=run.get("priority", 5),
+        ui_responses=run.get("ui_responses"),
     )
 
 

@@ -5,6 +5,7 @@ import logging
 
 from workers.control.changed import PAUSE_S, TRIES, Changed, names, seen
 from workers.control.errors import RefusedError
+from workers.store.ordering import awaited_order_of
 from workers.store.run import TERMINAL, RunState
 from workers.store.run_document import READY, Document
 from workers.store.run_store import RunStore
@@ -27,7 +28,7 @@ async def retry_now(store: RunStore, wake: Wake, run_id: str, *, by: str, app_id
         if state in _NOT_WAITING:
             raise RefusedError(f"{run_id} {_NOT_WAITING[state]}")
         if run["hold"] is not None:
-            raise RefusedError(f"{run_id} is held by {limit_of(run)}; it starts as soon as that has room")
+            raise RefusedError(f"{run_id} is held by {limit_of(run)}")
         if await _due(store, run):
             log.info("retried_now", extra=names(run, by))
             wake.send(run_id)
@@ -40,8 +41,11 @@ async def retry_now(store: RunStore, wake: Wake, run_id: str, *, by: str, app_id
 
 
 def limit_of(run: Document) -> str:
+    if (order_key := awaited_order_of(run)) is not None:
+        return f"the order of {order_key}; it starts as soon as the run before it has left"
     by = run.get("held_by")
-    return f"the {run['hold']} limit" + (f" of {by}" if by else "")
+    of_whom = f" of {by}" if by else ""
+    return f"the {run['hold']} limit{of_whom}; it starts as soon as that has room"
 
 
 async def _due(store: RunStore, run: Document) -> bool:

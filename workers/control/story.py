@@ -5,6 +5,7 @@ from typing import Any
 from accounting.totals import run_totals
 from workers.control.errors import RunNotFoundError
 from workers.control.replaying import replays_of
+from workers.store.ordering import awaited_order_of
 from workers.store.run_document import as_json
 from workers.store.run_store import RunStore
 
@@ -15,9 +16,12 @@ async def story_of(store: RunStore, run_id: str, *, app_id: str | None = None) -
     run = await store.find(run_id, app_id=app_id)
     if run is None:
         raise RunNotFoundError(run_id)
+    order_key = awaited_order_of(run)
+    waits_for = {} if order_key is None else {"waits_for": await store.order.head_of(order_key)}
     turns = await store.committed_turns(run_id, up_to=run["turn"])
     return {
         **as_json(run),
+        **waits_for,
         "turns": [{name: value for name, value in turn.items() if name not in _OURS} for turn in turns],
         "usage": (await run_totals(store.database, run_id)).as_json(),
         "replays": [each["_id"] for each in await replays_of(store, run)],

@@ -3,8 +3,8 @@
 1. A claimed run is counted like all that run. Is that more than a cap allows, it is given back and held: of claims
    made side by side at least one sees all the others, so that a cap is never exceeded. One process asks for one
    claim after the other, or a burst would see itself and give everything back.
-2. When a run leaves, the next one of each of its limits that has room is let go: no scan, and no scheduler, but for
-   what waits for a rate.
+2. When a run leaves, the next one of each of its limits that has room is let go, and the next one of its order: no
+   scan, and no scheduler, but for what waits for a rate.
 
 Without caps there is no question to the store at all. What a dead worker leaves undone, `releases` finds.
 """
@@ -22,6 +22,7 @@ from workers.fairness.caps import Caps
 from workers.fairness.held import Head, HeldRuns
 from workers.fairness.letting_go import LettingGo
 from workers.fairness.rates import Rates
+from workers.store.ordering import order_key_of
 from workers.store.ownership import Ownership
 from workers.store.run import Claim, Hold, HoldKind, LeaseLostError, RunState, labels
 from workers.store.run_store import RunStore
@@ -44,6 +45,7 @@ class Admission:
         self._caps = caps
         self._held = HeldRuns(store)
         self._rates = Rates(store.database)
+        self._order = store.order
         self._letting_go = LettingGo(caps, self._held, self._rates)
         self._ownership = ownership
         self._wakeups = wakeups
@@ -104,11 +106,18 @@ class Admission:
                 if await self._held.anybody(limit.name) and await self._letting_go.room(limit.name):
                     run_ids, _ = await self._letting_go.let_go(limit.name, most=1, after=claim.document["app_id"])
                     released += run_ids
+            released += await self._next_in_order(claim)
         except PyMongoError as error:
             log.warning("release_left_to_reconciler", extra={**labels(claim.document), "error": type(error).__name__})
         for run_id in released[1:]:
             self._wakeups.send(run_id)
         return released[0] if released else None
+
+    async def _next_in_order(self, claim: Claim) -> list[str]:
+        """None while the run keeps its turn: it waits for its next attempt, say."""
+        key = order_key_of(claim.document)
+        head = None if key is None else await self._order.let_next_go(key, woken=True)
+        return [head["_id"]] if head is not None and "lane" in head else []
 
 
 def is_first_start(run: Mapping[str, Any]) -> bool:

@@ -11,6 +11,7 @@ from typing import Any
 from pymongo import ASCENDING, DESCENDING
 from pymongo.read_concern import ReadConcern
 
+from workers.store.ordering import BEHIND, PREFIX
 from workers.store.run import HoldKind, RunState
 from workers.store.run_document import READY, Document, literal
 from workers.store.run_store import RunStore
@@ -26,10 +27,11 @@ _SHOWN = dict.fromkeys(("app_id", "workflow", "priority", "started_at"), 1)
 # Answered by skipping through the index, a seek for each limit (DISTINCT_SCAN): the order is the index's own. `$exists`
 # in the place of `$gte` would read every document there is.
 EACH_LIMIT: list[Mapping[str, object]] = [
-    {"$match": {"held_by": {"$gte": ""}}},
     {"$sort": {"held_by": ASCENDING, **_ORDER}},
     {"$group": {"_id": "$held_by"}},
 ]
+# What waits for its turn in an order is nobody's here, and may be a hundred thousand names.
+_BESIDE_ORDERS: tuple[Mapping[str, str], ...] = ({"$gte": "", "$lt": PREFIX}, {"$gte": BEHIND})
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +87,10 @@ class HeldRuns:
         self._republish_after_ms = int(store.republish_after.total_seconds() * 1000)
 
     async def limits(self) -> list[str]:
-        found = await self._runs.aggregate(EACH_LIMIT, hint=_INDEX)
-        names: list[str] = [row["_id"] async for row in found]
+        names: list[str] = []
+        for some in _BESIDE_ORDERS:
+            found = await self._runs.aggregate([{"$match": {"held_by": some}}, *EACH_LIMIT], hint=_INDEX)
+            names += [row["_id"] async for row in found]
         return [name for name in names if not name.startswith(ON_ITS_WAY)]
 
     async def anybody(self, limit: str) -> bool:

@@ -9,7 +9,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from workers.reconciling import reclaim, republish, retention
 from workers.store.run import HoldKind
 
-Step = Literal["reclaim", "release", "republish", "retain"]
+Step = Literal["reclaim", "release", "order", "republish", "retain"]
 _BUCKETS = (0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 
 
@@ -22,9 +22,11 @@ class ReconcileMetrics:
             return metric
 
         holds = [kind.value for kind in HoldKind]
+        released = counter("unattended_runs_released_total", "Held runs that may start again", "hold", holds)
         self._by_label: Mapping[Step, Counter] = {
             "reclaim": counter("unattended_reclaimed_total", "Runs taken from lost workers", "result", reclaim.RESULTS),
-            "release": counter("unattended_runs_released_total", "Held runs that may start again", "hold", holds),
+            "release": released,
+            "order": released,
             "republish": counter("unattended_republished_total", "Wake-ups sent again", "reason", republish.REASONS),
         }
         self._corrected = counter(

@@ -16,7 +16,16 @@ from pymongo.errors import PyMongoError
 from accounting.totals import run_totals
 from workers.reconciling.batches import Question
 from workers.store.run import RunState, labels
-from workers.store.run_document import ENDED_IF_CANCELLED, LET_GO, NOT_READY, READY, Document, history_of, literal
+from workers.store.run_document import (
+    ENDED_IF_CANCELLED,
+    LET_GO,
+    NOT_READY,
+    READY,
+    TURN_OVER,
+    Document,
+    history_of,
+    literal,
+)
 from workers.store.run_store import RunStore
 from workers.store.transitions import moves
 from workers.together import together
@@ -36,7 +45,7 @@ EXPIRED_LEASE = Question(
     sort="lease.until",
     index="by_lease_end",
 )
-_FIELDS = ("app_id", "workflow", "worker_losses", "lease", "cancel_requested")
+_FIELDS = ("app_id", "workflow", "worker_losses", "lease", "cancel_requested", "order.key")
 _EVENTS = {
     RunState.QUEUED: "run_reclaimed",
     RunState.PARKED: "run_parked",
@@ -48,6 +57,7 @@ class Reclaim:
     def __init__(self, store: RunStore) -> None:
         self._database = store.database
         self._runs = store.runs
+        self._order = store.order
 
     async def run_pass(self, counts: Counter[str]) -> None:
         # What was left alone may match again at the next look, and a locked run would be waited for each time.
@@ -84,6 +94,8 @@ class Reclaim:
             return None
         lease = {"owner": run["lease"]["owner"], "worker_losses": losses}
         log.warning(_EVENTS[target], extra={**labels(run), "reason": "lease expired", **lease})
+        if target is not RunState.QUEUED:
+            await self._order.leave(run)
         return target
 
     async def _change(self, run: Document, target: RunState, losses: int) -> list[Document]:
@@ -103,7 +115,7 @@ class Reclaim:
             "reason": f"its worker was lost {losses} times",
             "error": None,
         }
-        return [{"$set": {**taken, **usage, **NOT_READY, "outcome": outcome, "finished_at": "$$NOW"}}]
+        return [{"$set": {**taken, **usage, **NOT_READY, **TURN_OVER, "outcome": outcome, "finished_at": "$$NOW"}}]
 
 
 def _queued_again(losses: int) -> list[Document]:

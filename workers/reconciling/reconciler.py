@@ -2,8 +2,9 @@
 
 1. `reclaim`: runs whose worker was lost are queued again, parked after the fifth time, or end if somebody asked.
 2. `release`: held runs whose limit has room again may start.
-3. `republish`: runs whose time has come are made ready; lost wake-ups are sent again.
-4. `retain`: runs that were kept long enough are deleted.
+3. `order`: held runs whose turn has come may start, where nobody let them go.
+4. `republish`: runs whose time has come are made ready; lost wake-ups are sent again.
+5. `retain`: runs that were kept long enough are deleted.
 
 Any number of reconcilers may run: every change is conditional on what was read, so that one of them makes it and the
 others find nothing. Times are the database's clock ($$NOW). Each step does a bounded part and goes on in the next
@@ -21,6 +22,7 @@ from pymongo.errors import PyMongoError
 from accounting.store_errors import store_is_away
 from workers.fairness.releases import Releases
 from workers.reconciling.metrics import ReconcileMetrics, Step
+from workers.reconciling.orders import Orders
 from workers.reconciling.reclaim import Reclaim
 from workers.reconciling.republish import Republish, Tickets
 from workers.reconciling.retention import Retention
@@ -39,6 +41,7 @@ class Reconciler:
         self, store: RunStore, settings: Settings, *, wakeups: Wake, tickets: Tickets, metrics: ReconcileMetrics
     ) -> None:
         self._releases = Releases(store, settings.caps, wakeups)
+        self._orders = Orders(store, wakeups)
         self._reclaim = Reclaim(store)
         self._republish = Republish(store, wakeups, tickets, settings.republish_after_s)
         self._retention = Retention(store, timedelta(days=settings.retention_days))
@@ -48,6 +51,7 @@ class Reconciler:
         return {
             "reclaim": self._reclaim.run_pass,
             "release": self._release,
+            "order": self._orders.run_pass,
             "republish": self._republish.run_pass,
             "retain": self._retention.run_pass,
         }

@@ -20,7 +20,7 @@ from pymongo import DESCENDING
 
 from workers.reconciling.batches import BATCH, MOST, Question
 from workers.store.run import RunState, labels
-from workers.store.run_document import NOT_READY, Document
+from workers.store.run_document import NOT_READY, READY, Document
 from workers.store.run_store import RunStore
 from workers.store.transitions import sources_of
 from workers.together import together
@@ -114,7 +114,9 @@ class Republish:
             return None
         due = {"$add": ["$$NOW", self._republish_after_s * 1000]}
         seen = {**question.query, **_FREE, "_id": run["_id"], "wake_at": run["wake_at"]}
-        change = {"lane": "$app_id", "not_before": None, "wake_at": due, "wakes": {"$add": ["$wakes", 1]}}
+        change: Document = {"wake_at": due, "wakes": {"$add": ["$wakes", 1]}}
+        if question is NOT_LISTED:
+            change |= READY
         written = await self._runs.update_one(seen, [{"$set": change}])
         if written.matched_count == 0:
             return None

@@ -40,7 +40,7 @@ def new_chat(claim: Claim, built: BuiltPackage, worker: WorkerProcess) -> Conver
         ended=ended,
         fixed=fixed,
         redactor=worker.redactor,
-        ui_responses=answered(ui_responses_of(built.package, document["trigger"]["name"]), answers_of(document)),
+        ui_responses=answered(ui_responses_of(built.package, document), answers_of(document)),
         answer=worker.redactor.text(said) if (said := said_since(document)) is not None else None,
         clock=WorkedTime(orchestrator.limits.wall_clock_s, counters.worked_s),
         on_tool_call=partial(worker.metrics.tool_call, document["workflow"]),
@@ -58,9 +58,13 @@ def run_facts(document: Mapping[str, Any]) -> RunFacts:
     )
 
 
-def ui_responses_of(package: Package, trigger: str) -> UIResponses:
-    """What the trigger of this name answers for people."""
-    return next((spec.ui_responses for spec in package.triggers if spec.name == trigger), {})
+def ui_responses_of(package: Package, document: Mapping[str, Any]) -> UIResponses:
+    """What the trigger of this run answers for people. Those of one that was made at run time came with the run."""
+    made_at_run_time: UIResponses | None = document.get("ui_responses")
+    if made_at_run_time is not None:
+        return made_at_run_time
+    name = document["trigger"]["name"]
+    return next((spec.ui_responses for spec in package.triggers if spec.name == name), {})
 
 
 def answers_of(document: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:

@@ -23,7 +23,16 @@ from accounting.totals import run_totals
 from workers.landmarks import passed
 from workers.store.documents import Documents
 from workers.store.run import AT_REST, Claim, Hold, LeaseLostError, RunState
-from workers.store.run_document import ENDED_IF_CANCELLED, LET_GO, NOT_READY, READY, Document, history_of, literal
+from workers.store.run_document import (
+    ENDED_IF_CANCELLED,
+    LET_GO,
+    NOT_READY,
+    READY,
+    TURN_OVER,
+    Document,
+    history_of,
+    literal,
+)
 from workers.store.run_store import RunStore
 from workers.store.transitions import moves, sources_of
 from workflows.context.documents import DocumentWrite
@@ -158,6 +167,7 @@ class Ownership:
         end = {
             **{name: literal(value) for name, value in record.items()},
             **LET_GO,
+            **TURN_OVER,
             **history_of(state.value, reason),
             "finished_at": "$$NOW",
         }

@@ -1,5 +1,8 @@
 """A run: its states, what asks for one, and what its owner holds while it works on it."""
 
+import os
+import time
+from base64 import b32encode
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -29,8 +32,28 @@ AT_REST = frozenset({RunState.PARKED, RunState.NEEDS_HUMAN})
 NOT_SUCCEEDED = (RunState.FAILED, RunState.CANCELLED, RunState.PARKED, RunState.NEEDS_HUMAN)
 
 
-def new_run_id() -> str:
-    return f"run_{ULID()}"
+class _RunIds:
+    """ULIDs. Those of one process sort as they were made, also within a millisecond: the queue takes turns by them."""
+
+    def __init__(self) -> None:
+        self._last = 0
+
+    def next(self) -> str:
+        number = (time.time_ns() // 1_000_000) << 80 | int.from_bytes(os.urandom(10))
+        if number <= self._last or number >> 80 == self._last >> 80:
+            number = self._last + 1 + int.from_bytes(os.urandom(4))
+        self._last = number
+        # 26 digits are 130 bits, the first two of them 0; base32 counts from the left, in whole bytes.
+        return "run_" + b32encode((number << 6).to_bytes(17)).translate(_CROCKFORD)[:26].decode()
+
+
+_CROCKFORD = bytes.maketrans(b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567", b"0123456789ABCDEFGHJKMNPQRSTVWXYZ")
+new_run_id = _RunIds().next
+
+
+def run_id_at(time: datetime) -> str:
+    """Sorts after the ids of runs that were accepted before this millisecond, and before those of it."""
+    return f"run_{str(ULID.from_datetime(time))[:10]}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +83,9 @@ class RunRequest:
     replay_of: str | None = None
     priority: int = USUAL
     not_before: datetime | None = None  # durable at once, started later
-    order_key: str | None = None  # of runs with one key one at a time is worked on, in the order they were accepted
+    order_key: str | None = None  # of an app's runs with one key one at a time is worked on, in the order of acceptance
+    order_seq: str | None = None  # where the caller knows the order better: compared as text, byte by byte
+    ui_responses: Mapping[str, Any] | None = None  # of a trigger that no package declares; None: its package knows
     chain: tuple[str, ...] = ()  # the run_finished triggers, as workflow/trigger, that led here
 
     @property
@@ -72,10 +97,13 @@ class RunRequest:
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """A durable run: `created` is false when an earlier request with the same key made it."""
+    """A durable run: `created` is false when an earlier request with the same key made it. `ready`: a worker may take
+    it now. `merged`: the request went into a run that still waits for its quiet time."""
 
     run_id: str
     created: bool
+    ready: bool = True
+    merged: bool = False
 
 
 class HoldKind(StrEnum):

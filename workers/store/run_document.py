@@ -1,11 +1,12 @@
 """The run document: what a new one says, what everybody may see of one, and the history of its owners."""
 
 from collections.abc import Mapping
-from dataclasses import asdict
 from datetime import datetime, timedelta
+from operator import attrgetter
 from typing import Any
+from urllib.parse import quote
 
-from workers.store.run import RunRequest, RunState, new_run_id
+from workers.store.run import RunRequest, RunState, TriggerEvent, new_run_id
 from workers.store.storable import NotStorableError, check_storable
 from workflows.outcome import OutcomeKind
 from workflows.package.priority import LEAST_URGENT, MOST_URGENT
@@ -14,17 +15,25 @@ Document = dict[str, Any]
 
 MAX_HISTORY = 50
 MAX_REASON = 300
+MAX_ORDER_KEY = 1000
+
+_TEXTS = ("app_id", "workflow", "user_id", "chat_id", "correlation_id", "parent_run_id", "trigger.name", "trigger.id")
+_texts_of = attrgetter(*_TEXTS)
 
 # Ours alone: how a run finds its worker.
-_HIDDEN = frozenset({"_id", "lane", "wake_at", "wakes", "worker_losses", "progress", "claimed_at"})
+_HIDDEN = frozenset(
+    {"_id", "lane", "wake_at", "wakes", "worker_losses", "progress", "claimed_at", "ready_at", "order_head"}
+)
 
 
 def run_document(request: RunRequest, *, now: datetime, republish_after: timedelta) -> Document:
     run_id = new_run_id()
     if not LEAST_URGENT <= request.priority <= MOST_URGENT:
         raise NotStorableError(f"priority is {request.priority}; it is from {LEAST_URGENT} to {MOST_URGENT}")
+    _check_texts(request)
     check_storable(request.input)
     check_storable(request.message, path="message")
+    check_storable(request.ui_responses, path="ui_responses", any_key=True)
     return {
         "_id": run_id,
         "app_id": request.app_id,
@@ -32,7 +41,7 @@ def run_document(request: RunRequest, *, now: datetime, republish_after: timedel
         "chat_id": request.chat_id or run_id,
         "workflow": request.workflow,
         "package_version": None,
-        "trigger": asdict(request.trigger),
+        "trigger": trigger_document(request.trigger),
         "dedupe_key": request.dedupe_key,
         "correlation_id": request.correlation_id or run_id,
         "parent_run_id": request.parent_run_id,
@@ -41,18 +50,58 @@ def run_document(request: RunRequest, *, now: datetime, republish_after: timedel
         "message": request.message,
         "priority": request.priority,
         "state": RunState.QUEUED.value,
-        # The app, while the run may be claimed: see by_lane. `held_by` names the limit that holds it: see
-        # by_limit_and_workflow.
-        "lane": request.app_id,
-        # When a wake-up counts as lost. The message itself is sent right after the insert.
-        "wake_at": now + republish_after,
         "created_at": now,
         **_not_yet(),
+        **_ready_or_later(request, now, republish_after),
+        **({"chain": list(request.chain)} if request.chain else {}),
+        **({} if request.ui_responses is None else {"ui_responses": dict(request.ui_responses)}),
+        **({} if request.order_key is None else {"order": _place_in_order(request, request.order_key, run_id)}),
     }
 
 
+def _check_texts(request: RunRequest) -> None:
+    texts = _texts_of(request)
+    if "".join([text for text in texts if text]).isascii():
+        return  # as nearly all are
+    for name, text in zip(_TEXTS, texts, strict=True):
+        check_storable(text, path=name)
+
+
+def trigger_document(event: TriggerEvent) -> Document:
+    return {
+        "type": event.type,
+        "name": event.name,
+        "id": event.id,
+        "fired_at": event.fired_at,
+        "nominal_at": event.nominal_at,
+    }
+
+
+def _ready_or_later(request: RunRequest, now: datetime, republish_after: timedelta) -> Document:
+    """What is to start later is in no lane until then, as a retry is: the reconciler finds it by `wake_at`."""
+    if request.not_before is not None and request.not_before > now:
+        return {"not_before": request.not_before, "wake_at": request.not_before}
+    # `lane` is the app, while the run may be claimed: see by_lane. `wake_at` is when a wake-up counts as lost: the
+    # message itself is sent right after the insert.
+    return {"lane": request.app_id, "wake_at": now + republish_after}
+
+
+def _place_in_order(request: RunRequest, key: str, run_id: str) -> Document:
+    """By the clock and the sequence of this process, unless the caller knows better."""
+    check_storable([key, request.order_seq], path="order_key")
+    if not 0 < len(key) <= MAX_ORDER_KEY:
+        raise NotStorableError(f"order_key has {len(key)} characters; 1 to {MAX_ORDER_KEY} are possible")
+    return {"key": key_of_app(request.app_id, key), "seq": request.order_seq or run_id}
+
+
+def key_of_app(app_id: str, key: str) -> str:
+    """No app's key is another one's."""
+    return f"{quote(app_id, safe='')}/{key}"
+
+
 def _not_yet() -> Document:
-    """What a run says before anybody has worked on it."""
+    """What a run says before anybody has worked on it. `hold` says why it may not start, `held_by` names the limit:
+    see by_limit_and_workflow."""
     return {
         **dict.fromkeys(("hold", "next_agent", "progress", "question", "outcome", "usage", "cancel_requested")),
         **dict.fromkeys(("not_before", "claimed_at", "started_at", "finished_at")),
@@ -72,19 +121,25 @@ def as_json(document: Mapping[str, Any]) -> dict[str, Any]:
     """A run as the CLI and the API show it: section 4's names, `run_id` for `_id`."""
     # Of a run that was let go and waits for a worker, `held_by` is a note for those who count.
     hidden = _HIDDEN if document.get("hold") else _HIDDEN | {"held_by"}
-    return {"run_id": document["_id"], **{name: value for name, value in document.items() if name not in hidden}}
+    shown = {name: value for name, value in document.items() if name not in hidden}
+    if debounce := document.get("debounce"):
+        shown["debounce"] = {"until": debounce["until"], "events": len(debounce["events"])}
+    return {"run_id": document["_id"], **shown}
 
 
 # Parts of update pipelines. In one `$set` every expression sees the document as it was before.
 
 # Ready means now: a time of the past would be one of the future again for a new primary whose clock is behind.
-READY: Document = {"lane": "$app_id", "hold": None, "held_by": "$$REMOVE", "not_before": None}
+READY: Document = {"lane": "$app_id", "hold": None, "held_by": "$$REMOVE", "not_before": None, "ready_at": "$$NOW"}
 NOT_READY: Document = {"lane": "$$REMOVE", "hold": None, "held_by": "$$REMOVE"}
 LET_GO: Document = {"lease.owner": None, "lease.until": None}
+# Where a run ends or comes to rest it leaves its place to the next one of its order key: see `ordering`.
+TURN_OVER: Document = {"order_head": "$$REMOVE"}
 
 # A run that is given up while somebody has asked to cancel it does not start again.
 _CANCELLED: Document = {
     **NOT_READY,
+    **TURN_OVER,
     "state": RunState.CANCELLED.value,
     "outcome": {
         "kind": OutcomeKind.CANCELLED.value,

@@ -2,6 +2,8 @@
 
 from pymongo import ASCENDING, DESCENDING, IndexModel
 
+from workers.store.debouncing import DEBOUNCE_INDEXES
+from workers.store.ordering import ORDER_INDEXES
 from workers.store.run import NOT_SUCCEEDED, RunState
 
 RUN_INDEXES = (
@@ -51,10 +53,16 @@ RUN_INDEXES = (
         name="by_end",
         partialFilterExpression={"finished_at": {"$type": "date"}},
     ),
-    # `overlap: skip` asks whether a trigger's earlier run still goes on.
+    # What `overlap` asks: which earlier runs of a trigger and app still go on; and how many of the newest have failed.
     IndexModel(
-        [("workflow", ASCENDING), ("trigger.name", ASCENDING), ("app_id", ASCENDING), ("state", ASCENDING)],
-        name="by_trigger",
+        [
+            ("workflow", ASCENDING),
+            ("trigger.name", ASCENDING),
+            ("app_id", ASCENDING),
+            ("state", ASCENDING),
+            ("_id", ASCENDING),
+        ],
+        name="by_trigger_and_state",
     ),
     # `unattended runs list` is newest first, also among runs of one millisecond, and reads no more than it shows.
     IndexModel([("created_at", DESCENDING), ("_id", DESCENDING)], name="by_time"),
@@ -66,6 +74,10 @@ RUN_INDEXES = (
         name="by_rest_and_time",
         partialFilterExpression={"state": {"$in": [state.value for state in NOT_SUCCEEDED]}},
     ),
+    *ORDER_INDEXES,
+    *DEBOUNCE_INDEXES,
 )
+# Of older versions, whose questions are answered by others now.
+OBSOLETE_RUN_INDEXES = ("by_trigger",)
 
 TURN_INDEXES = (IndexModel([("run_id", ASCENDING), ("number", ASCENDING)], name="by_run"),)

@@ -1,23 +1,32 @@
 """The run store: runs and turns in MongoDB, the truth that messages only point to."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from pymongo import ASCENDING, DESCENDING, AsyncMongoClient
 from pymongo.asynchronous.database import AsyncDatabase
-from pymongo.errors import DuplicateKeyError, WTimeoutError
+from pymongo.errors import DuplicateKeyError, OperationFailure, WTimeoutError
 from pymongo.read_concern import ReadConcern
 from pymongo.write_concern import WriteConcern
 
+from workers.store.debouncing import Debounce, debounced
+from workers.store.inserting import Inserts
 from workers.store.matching import EVERYTHING, Matching
-from workers.store.run import UNFINISHED, Accepted, RunRequest
+from workers.store.ordering import Order
+from workers.store.run import UNFINISHED, Accepted, RunRequest, RunState, run_id_at
 from workers.store.run_document import Document, run_document
-from workers.store.run_indexes import RUN_INDEXES, TURN_INDEXES
+from workers.store.run_indexes import OBSOLETE_RUN_INDEXES, RUN_INDEXES, TURN_INDEXES
+from workers.store.storable import NotStorableError
+from workers.together import together
 
 _INSERT_TRIES = 50
 _INSERT_PAUSE_S = 0.1
+_BY_TRIGGER = "by_trigger_and_state"
+FAILURES = (RunState.FAILED, RunState.PARKED)
+# No such index; or it is being built by a process of an older version, and the next start of ours drops it.
+_GONE_OR_BUSY = frozenset({27, 12587})
 
 
 def connect(url: str, *, database: str) -> AsyncDatabase[Document]:
@@ -48,25 +57,77 @@ class RunStore:
         self.runs = database["runs"]
         self.turns = database["turns"]
         self.republish_after = timedelta(seconds=republish_after_s)
+        self.order = Order(self.runs, republish_after_ms=republish_after_s * 1000)
+        self._inserts = Inserts(self.runs, self.order)
+        self._debounce = Debounce(self.runs, self._inserts)
 
     async def ensure_indexes(self) -> None:
         await self.runs.create_indexes(list(RUN_INDEXES))
         await self.turns.create_indexes(list(TURN_INDEXES))
+        for name in OBSOLETE_RUN_INDEXES:
+            try:
+                await self.runs.drop_index(name)
+            except OperationFailure as error:
+                if error.code not in _GONE_OR_BUSY:
+                    raise
 
     async def insert(self, request: RunRequest) -> Accepted:
         """Durable when it returns. A second request for the same event gets the first one's run."""
-        document = run_document(request, now=datetime.now(UTC), republish_after=self.republish_after)
+        run = run_document(request, now=datetime.now(UTC), republish_after=self.republish_after)
         for _ in range(_INSERT_TRIES):
             try:
-                await self.runs.insert_one(document)
-                return Accepted(document["_id"], created=True)
+                return Accepted(run["_id"], created=True, ready=await self._inserts.insert(run))
             except DuplicateKeyError:
                 first = await self.runs.find_one({"dedupe_key": request.dedupe_key}, {"_id": 1})
             if first is not None:
-                return Accepted(first["_id"], created=False)
+                # Our own, when a command was sent once more whose answer got lost.
+                return Accepted(first["_id"], created=first["_id"] == run["_id"])
             # Removed between the two, or not yet on a majority, and then not to be called accepted.
             await asyncio.sleep(_INSERT_PAUSE_S)
         raise WTimeoutError("the first run of this event is not on a majority yet")
+
+    async def insert_all(self, requests: Sequence[RunRequest]) -> Sequence[Accepted | NotStorableError]:
+        """As `insert`, for what is there at once, in one command. One bad request does not hurt the others."""
+        now = datetime.now(UTC)
+        answers: dict[int, Accepted | NotStorableError] = {}
+        runs: dict[int, Document] = {}
+        for place, request in enumerate(requests):
+            try:
+                runs[place] = run_document(request, now=now, republish_after=self.republish_after)
+            except NotStorableError as error:
+                answers[place] = error
+        inserted = dict(zip(runs, await self._inserts.insert_all(list(runs.values())), strict=True))
+        refused = [place for place, ready in inserted.items() if isinstance(ready, DuplicateKeyError)]
+        first = await self._first_runs([requests[place].dedupe_key for place in refused])
+        again: list[int] = []
+        for place, ready in inserted.items():
+            run = runs[place]
+            if not isinstance(ready, Exception):
+                answers[place] = Accepted(run["_id"], created=True, ready=ready)
+            elif not isinstance(ready, DuplicateKeyError):
+                raise ready
+            elif (known := first.get(run["dedupe_key"])) is not None:
+                answers[place] = Accepted(known, created=known == run["_id"])
+            else:  # its turn was taken, or the first run of its event is on no majority yet
+                again.append(place)
+        # Together they share a command, in which the first of an order key is placed before the others.
+        answers.update(zip(again, await together(self.insert(requests[place]) for place in again), strict=True))
+        return [answers[place] for place in range(len(requests))]
+
+    async def _first_runs(self, dedupe_keys: Sequence[str]) -> Mapping[str, str]:
+        if not dedupe_keys:
+            return {}
+        found = self.runs.find({"dedupe_key": {"$in": list(dedupe_keys)}}, {"dedupe_key": 1})
+        return {run["dedupe_key"]: run["_id"] async for run in found}
+
+    async def insert_debounced(
+        self, request: RunRequest, *, key: str, quiet: timedelta, at_most: timedelta
+    ) -> Accepted:
+        """As `insert`, but the run starts when no event with this key has come for a while, or after `at_most`; what
+        comes before that goes into it, and its input is that of the newest."""
+        run = run_document(request, now=datetime.now(UTC), republish_after=self.republish_after)
+        run = debounced(run, app_id=request.app_id, key=key)
+        return await self._debounce.insert(run, quiet=quiet, at_most=at_most)
 
     async def find(self, run_id: str, *, app_id: str | None = None) -> Document | None:
         query: dict[str, Any] = {"_id": run_id}
@@ -88,12 +149,28 @@ class RunStore:
         query = {"run_id": run_id, "number": {"$lte": up_to}}
         return await self.turns.find(query).sort("number", ASCENDING).to_list(None)
 
-    async def has_unfinished(self, *, workflow: str, trigger: str, app_id: str, other_than: str) -> bool:
-        query = {
-            "workflow": workflow,
-            "trigger.name": trigger,
-            "app_id": app_id,
-            "state": {"$in": [state.value for state in UNFINISHED]},
-            "dedupe_key": {"$ne": other_than},
-        }
-        return await self.runs.find_one(query, {"_id": 1}) is not None
+    async def unfinished(
+        self, workflow: str, trigger: str, app_id: str, *, other_than: str | None = None, limit: int
+    ) -> Sequence[Document]:
+        """The runs of this trigger and app that are queued or running, newest first: their id, state, hold and
+        `not_before`. `other_than`: the dedupe key of one that does not count."""
+        query = {**_of_trigger(workflow, trigger, app_id, UNFINISHED), "dedupe_key": {"$ne": other_than}}
+        found = self.runs.find(query, dict.fromkeys(("state", "hold", "not_before"), 1), hint=_BY_TRIGGER)
+        return await found.sort("_id", DESCENDING).limit(limit).to_list(None)
+
+    async def failures_in_a_row(
+        self, workflow: str, trigger: str, app_id: str, *, up_to: int, since: datetime | None = None
+    ) -> int:
+        """How many of the newest runs that came to an end have failed or are parked, since the last that succeeded.
+        Those that were cancelled, or wait for a person, say nothing. `since`: only those that were accepted later."""
+        query = _of_trigger(workflow, trigger, app_id, (*FAILURES, RunState.SUCCEEDED))
+        if since is not None:
+            query["_id"] = {"$gt": run_id_at(since)}
+        found = self.runs.find(query, {"state": 1}, hint=_BY_TRIGGER).sort("_id", DESCENDING).limit(up_to)
+        newest = [run["state"] async for run in found]
+        return newest.index(RunState.SUCCEEDED.value) if RunState.SUCCEEDED.value in newest else len(newest)
+
+
+def _of_trigger(workflow: str, trigger: str, app_id: str, states: Iterable[RunState]) -> Document:
+    in_state = {"$in": sorted(state.value for state in states)}
+    return {"workflow": workflow, "trigger.name": trigger, "app_id": app_id, "state": in_state}

@@ -5,6 +5,8 @@ from typing import Any
 
 from workflows.context.storable_values import MAX_BYTES, MAX_DEPTH, MAX_INTEGER, plain_values, weight_of
 
+_UNFIT = frozenset("$.\x00")  # also where they may stand: whoever looks closer knows
+_SMALL = frozenset({type(None), bool, int, float})
 MAX_CONTEXT_BYTES = 6 * 1024 * 1024
 
 
@@ -12,9 +14,42 @@ class NotStorableError(ValueError):
     """Data that cannot be kept; the text names the place."""
 
 
-def check_storable(value: Any, *, path: str = "input", depth: int = 0, any_key: bool = False) -> int:
+def check_storable(value: Any, *, path: str = "input", any_key: bool = False) -> int:
     """Raises NotStorableError for what MongoDB would refuse; returns a rough size in bytes. `any_key`: also keys that
     a query or an update of somebody else could not name."""
+    size = _quick_size(value, MAX_DEPTH)
+    if size is not None and size <= MAX_BYTES:
+        return size
+    return _check(value, path=path, depth=0, any_key=any_key)
+
+
+def _quick_size(value: Any, levels: int) -> int | None:
+    """Of what is beyond doubt, as nearly every input is; None where a closer look is needed."""
+    kind = type(value)
+    if kind is str:
+        return len(value) if value.isascii() else None
+    if kind in _SMALL:
+        return 8 if kind is not int or -MAX_INTEGER <= value <= MAX_INTEGER else None
+    if kind not in (dict, list) or levels == 0:
+        return None
+    total = 0
+    for item in value.items() if kind is dict else value:
+        size = _quick_member(item, levels - 1) if kind is dict else _quick_size(item, levels - 1)
+        if size is None:
+            return None
+        total += size + 8
+    return total
+
+
+def _quick_member(member: tuple[Any, Any], levels: int) -> int | None:
+    key, item = member
+    if type(key) is not str or not key.isascii() or not _UNFIT.isdisjoint(key):
+        return None
+    size = _quick_size(item, levels)
+    return None if size is None else size + len(key)
+
+
+def _check(value: Any, *, path: str, depth: int, any_key: bool) -> int:
     if depth > MAX_DEPTH:
         raise NotStorableError(f"{path} is nested deeper than {MAX_DEPTH} levels")
     if value is None or isinstance(value, bool | float):
@@ -38,12 +73,12 @@ def _checked_size(value: Any, *, path: str, depth: int, any_key: bool) -> int:
     if isinstance(value, Mapping):
         return sum(
             _checked_key(key, path=path, any_key=any_key)
-            + check_storable(item, path=f"{path}.{key}", depth=depth + 1, any_key=any_key)
+            + _check(item, path=f"{path}.{key}", depth=depth + 1, any_key=any_key)
             for key, item in value.items()
         )
     if isinstance(value, list | tuple):
         return sum(
-            8 + check_storable(item, path=f"{path}[{index}]", depth=depth + 1, any_key=any_key)
+            8 + _check(item, path=f"{path}[{index}]", depth=depth + 1, any_key=any_key)
             for index, item in enumerate(value)
         )
     raise NotStorableError(f"{path} is a {type(value).__name__}, which is not JSON")

@@ -10,10 +10,15 @@ from ops.cli.output import json_option, moment, print_json, print_table
 from ops.cli.runs.asking import filter_options, matching
 from ops.cli.session import with_database
 from workers.store.matching import Matching
+from workers.store.ordering import PREFIX
+from workers.store.run import RunState
 
 WIDE = 130
 USUAL_LIMIT = 1000
-_SHOWN = ("app_id", "workflow", "trigger.name", "state", "hold", "outcome.kind", "turn", "created_at")
+_SHOWN = (
+    *("app_id", "workflow", "trigger.name", "state", "hold", "held_by", "not_before"),
+    *("outcome.kind", "turn", "created_at"),
+)
 
 
 @click.command("list")
@@ -41,7 +46,7 @@ def list_runs(limit: int, as_json: bool, **given: Any) -> None:
 
 def _row(run: dict[str, Any], *, narrow: bool) -> list[Any]:
     """Narrow: of the id its end, which every command takes for the whole, of the time no year and no seconds."""
-    state = run["state"] if run["hold"] is None else f"{run['state']} ({run['hold']})"
+    state = state_of(run)
     outcome = (run.get("outcome") or {}).get("kind")  # left out by the store where there is none yet
     named = [run["app_id"], run["workflow"], run["trigger"]["name"]]
     run_id, created = run["_id"], moment(run["created_at"])
@@ -49,3 +54,10 @@ def _row(run: dict[str, Any], *, narrow: bool) -> list[Any]:
         run_id, created = f"…{run_id[-6:]}", created[5:16]
         outcome = None if outcome == run["state"] else outcome
     return [run_id, *named, state, outcome, run["turn"], created]
+
+
+def state_of(run: dict[str, Any]) -> str:
+    """With why it may not start yet."""
+    later = "later" if run["state"] == RunState.QUEUED and run.get("not_before") else None
+    why = "in order" if str(run.get("held_by")).startswith(PREFIX) else run["hold"] or later
+    return run["state"] if why is None else f"{run['state']} ({why})"

@@ -73,6 +73,10 @@ def _ties(story: Story) -> Iterator[tuple[str, str]]:
         yield "user", story["user_id"]
     if story.get("parent_run_id"):
         yield "parent", story["parent_run_id"]
+    if story.get("chain"):
+        yield "chain", " → ".join(story["chain"])
+    if story.get("debounce"):
+        yield "events", f"{story['debounce']['events']} so far, merged until {clock(story['debounce']['until'])}"
     if story.get("replay_of"):
         yield "replay of", story["replay_of"]
     if story.get("replays"):
@@ -81,16 +85,10 @@ def _ties(story: Story) -> Iterator[tuple[str, str]]:
 
 def _why_so(story: Story) -> Iterator[tuple[str, str]]:
     """Why it waits, or who has it."""
-    lease, requeued = story["lease"], story.get("last_requeue")
-    if story["hold"]:
-        yield "held", f"by the {story['hold']} limit {story.get('held_by') or ''}".rstrip()
-    if story["state"] == RunState.QUEUED and story.get("not_before"):
-        yield "due", clock(story["not_before"])
-    if story["state"] == RunState.QUEUED and requeued:
-        yield "queued", f"again {clock(requeued['at'])}: {requeued['reason']}"
-    if story["state"] == RunState.QUEUED and not story["hold"] and not story.get("not_before"):
-        yield "waits", "for a worker"
+    if story["state"] == RunState.QUEUED:
+        yield from _why_it_waits(story)
     if story["state"] == RunState.RUNNING:
+        lease = story["lease"]
         yield "owner", f"{lease['owner']}, lease {lease['token']} until {clock(lease['until'])}"
     asked, resolved = story.get("cancel_requested"), story.get("resolved")
     if asked:
@@ -98,6 +96,20 @@ def _why_so(story: Story) -> Iterator[tuple[str, str]]:
     if resolved:
         anew = f" as {resolved['run_id']}" if resolved.get("run_id") else ""
         yield "resolved", f"{resolved['how']}{anew} by {resolved['by']}, {clock(resolved['at'])}"
+
+
+def _why_it_waits(story: Story) -> Iterator[tuple[str, str]]:
+    if "waits_for" in story:
+        before = story["waits_for"] or "its turn, which the next pass of the scheduler gives"
+        yield "waits", f"for {before}; one run at a time of {story['order']['key']}"
+    elif story["hold"]:
+        yield "held", f"by the {story['hold']} limit {story.get('held_by') or ''}".rstrip()
+    if story.get("not_before"):
+        yield "due", clock(story["not_before"])
+    if requeued := story.get("last_requeue"):
+        yield "queued", f"again {clock(requeued['at'])}: {requeued['reason']}"
+    if not story["hold"] and not story.get("not_before"):
+        yield "waits", "for a worker"
 
 
 def _owners(story: Story) -> Iterator[Line]:

@@ -10,6 +10,7 @@ from ops.cli.runs.lines import clock
 from ops.cli.turn_lines import BAD, DIM, GOOD, shown
 from ops.cli.verdicts import printable
 from workers.control.happenings import Happening
+from workers.store.ordering import PREFIX
 from workers.store.run import RunState
 
 MAX_SAID = 100
@@ -41,6 +42,8 @@ def _let_go(facts: Facts) -> tuple[str, str]:
 
 
 def _held(facts: Facts) -> tuple[str, str]:
+    if str(facts["held_by"]).startswith(PREFIX):
+        return DIM, f"waits for its turn in {facts['held_by'].removeprefix(PREFIX)}"
     return "yellow", f"held by the {facts['hold']} limit {facts['held_by'] or ''}".rstrip()
 
 

@@ -1,9 +1,12 @@
 """Grouped commands on a real MongoDB: many share one, and each caller hears of its own part only."""
 
 import asyncio
+import gc
 from collections.abc import Sequence
 from typing import Any
+from weakref import WeakSet
 
+import pymongo
 import pytest
 from bson.errors import InvalidDocument
 from pymongo.errors import AutoReconnect, DuplicateKeyError
@@ -15,10 +18,10 @@ pytestmark = pytest.mark.integration
 
 
 class Inserts:
-    def __init__(self, store: RunStore) -> None:
+    def __init__(self, store: RunStore, *, forget_cancelled: bool = False) -> None:
         self._rows = store.database["rows"]
         self.sizes: list[int] = []
-        self.grouped = Grouped(self._insert)
+        self.grouped = Grouped(self._insert, forget_cancelled=forget_cancelled)
 
     async def _insert(self, rows: Sequence[dict[str, Any]]) -> Sequence[Exception | None]:
         self.sizes.append(len(rows))
@@ -73,6 +76,29 @@ async def test_what_a_cancelled_caller_leaves_is_done_all_the_same(store: RunSto
     assert await inserts.ids() == [1, 2]
 
 
+async def test_what_a_cancelled_caller_wants_no_more_is_forgotten_where_that_is_said(store: RunStore) -> None:
+    inserts = Inserts(store, forget_cancelled=True)
+    cancelled = asyncio.create_task(inserts.grouped.do({"_id": 1}))
+    await asyncio.sleep(0)
+    cancelled.cancel()
+    await asyncio.sleep(0)
+
+    assert await inserts.all({"_id": 2}) == [None]
+
+    assert await inserts.ids() == [2]
+
+
+async def test_a_deadline_of_one_caller_is_not_the_next_ones(store: RunStore) -> None:
+    inserts = Inserts(store)
+    with pymongo.timeout(0.001):
+        hasty = asyncio.create_task(inserts.grouped.do({"_id": 1}))
+        await asyncio.sleep(0)
+
+    assert await inserts.all({"_id": 2}) == [None]
+    await hasty
+    assert await inserts.ids() == [1, 2]
+
+
 async def test_a_store_that_is_away_is_asked_once_for_all() -> None:
     asked: list[int] = []
 
@@ -85,3 +111,61 @@ async def test_a_store_that_is_away_is_asked_once_for_all() -> None:
 
     assert [type(answer) for answer in answers] == [AutoReconnect] * 3
     assert asked == [3]
+
+
+async def test_who_gives_up_while_a_command_hangs_leaves_nothing_behind() -> None:
+    """A frozen store may take a minute to fail, and a gateway tells its callers so long before that."""
+    thawed = asyncio.Event()
+
+    async def hangs(deliveries: Sequence[Delivery]) -> Sequence[Exception | None]:
+        await thawed.wait()
+        return [None] * len(deliveries)
+
+    kept: WeakSet[Delivery] = WeakSet()
+    await all_give_up(Grouped(hangs, forget_cancelled=True), kept)
+    await asyncio.sleep(0)  # the loop itself lets go of them
+
+    gc.collect()
+    assert 0 < len(kept) <= MOST_AT_ONCE, "those in the command"
+    thawed.set()
+
+
+async def all_give_up(grouped: "Grouped[Delivery, None]", kept: "WeakSet[Delivery]") -> None:
+    async def send() -> None:
+        delivery = Delivery()
+        kept.add(delivery)
+        await grouped.do(delivery)
+
+    callers = [asyncio.create_task(send()) for _ in range(3 * MOST_AT_ONCE)]
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    for caller in callers:
+        caller.cancel()
+    await asyncio.gather(*callers, return_exceptions=True)
+
+
+class Delivery:
+    """What may be a megabyte."""
+
+
+async def test_callers_do_not_wait_for_ever_for_a_command_that_was_cut_off() -> None:
+    """As by a loop that is being closed: those in the command, and those that came meanwhile."""
+    under_way = asyncio.Event()
+
+    async def hangs(_: Sequence[int]) -> Sequence[Exception | None]:
+        under_way.set()
+        await asyncio.Event().wait()
+        return []
+
+    grouped: Grouped[int, None] = Grouped(hangs)
+    first = asyncio.create_task(grouped.do(1))
+    await under_way.wait()
+    second = asyncio.create_task(grouped.do(2))
+    await asyncio.sleep(0)
+    [working] = [task for task in asyncio.all_tasks() if task.get_name() == "grouped commands"]
+
+    working.cancel()
+
+    async with asyncio.timeout(5):
+        answers = await asyncio.gather(first, second, return_exceptions=True)
+    assert [type(each) for each in answers] == [asyncio.CancelledError] * 2

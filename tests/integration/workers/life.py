@@ -11,7 +11,7 @@ from workers.control.cancelling import cancel, discard
 from workers.control.errors import RefusedError, RunNotFoundError
 from workers.control.replaying import replay
 from workers.control.retrying import retry_now
-from workers.store.run import TERMINAL, RunState
+from workers.store.run import TERMINAL, Accepted, RunRequest, RunState
 from workers.store.run_document import run_document
 
 NOT_OF_OLD = ("lane", "history", "answers", "question", "cancel_requested", "claimed_at", "errors", "replay_of")
@@ -49,15 +49,22 @@ class Life:
         )
 
     async def insert(self) -> None:
-        accepted = await self.store.insert(self.world.request())
+        accepted = await self._inserted(self.world.request())
         self.world.accepted += accepted.created
-        if self.dice.random() < 0.9:  # else the sender died in between
+        self.world.did["merged"] += accepted.merged
+        if accepted.ready and self.dice.random() < 0.9:  # else the sender died in between
             self.world.send(accepted.run_id)
+
+    async def _inserted(self, request: RunRequest) -> Accepted:
+        if self.dice.random() < 0.7:
+            return await self.store.insert(request)
+        key, quiet = "all of an app", timedelta(seconds=5)  # or until `wait` thinks that it is over
+        return await self.store.insert_debounced(request, key=key, quiet=quiet, at_most=2 * quiet)
 
     async def insert_of_old(self) -> None:
         """As the version before lanes wrote them."""
         event = replace(self.world.request().trigger, id=f"old {self.world.accepted} {self.dice.random()}")
-        request = replace(self.world.request(), trigger=event)
+        request = replace(self.world.request(), trigger=event, order_key=None)
         run = run_document(request, now=datetime.now(UTC), republish_after=timedelta(0))
         run = {name: value for name, value in run.items() if name not in NOT_OF_OLD}
         end = {"finished_at": LONG_AGO, "outcome": {"kind": "x", "reason": "", "error": None}, "usage": {}}

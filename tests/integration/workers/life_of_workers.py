@@ -3,14 +3,17 @@
 import asyncio
 import random
 from collections import Counter
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from prometheus_client import CollectorRegistry
 
+from workers.control.cancelling import cancel
+from workers.control.errors import RefusedError, RunNotFoundError
 from workers.fairness.admission import Admission
-from workers.fairness.caps import parse_caps
+from workers.fairness.caps import Limit, parse_caps
 from workers.fairness.lanes import Lanes
 from workers.reconciling.metrics import ReconcileMetrics
 from workers.reconciling.reconciler import Reconciler
@@ -20,7 +23,7 @@ from workers.store.run import TERMINAL, Claim, LeaseLostError, RunRequest, RunSt
 from workers.store.run_store import RunStore
 from workflows.context.documents import DocumentWrite
 
-CAPS = parse_caps("app:acme=2,workflow:Relay=4,rate:globex=120/s")
+CAPS = parse_caps("app:acme=1,workflow:Relay=3,rate:globex=20/s")
 APPS, WORKFLOWS = ("acme", "globex", "initech"), ("Relay", "Digest")
 LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)
 ENDS = (*TERMINAL, RunState.PARKED, RunState.NEEDS_HUMAN, RunState.SUCCEEDED)
@@ -61,6 +64,8 @@ class World:
 
     def begins(self, claim: Claim) -> None:
         limits = CAPS.limits_of(claim.document["app_id"], claim.document["workflow"])
+        if (key := claim.document.get("order_head")) is not None:
+            limits.append(Limit(f"order:{key}", 1))
         if (claim.run_id, claim.token) not in self.lapsed:
             self.at_work[claim.run_id, claim.token] = [limit.name for limit in limits]
         working = Counter(name for names in self.at_work.values() for name in names)
@@ -76,7 +81,12 @@ class World:
     def request(self) -> RunRequest:
         event = TriggerEvent("webhook", "hook", str(self.dice.randrange(2000)), fired_at=datetime.now(UTC))
         app_id, workflow = self.dice.choice(APPS), self.dice.choice(WORKFLOWS)
-        return RunRequest(app_id, workflow, event, priority=self.dice.randrange(10))
+        order_key = self.dice.choice([None, None, None, None, "order 1", "order 1", "order 2"])
+        soon = datetime.now(UTC) + timedelta(milliseconds=200)
+        not_before = soon if self.dice.random() < 0.1 else None
+        return RunRequest(
+            app_id, workflow, event, priority=self.dice.randrange(10), order_key=order_key, not_before=not_before
+        )
 
 
 class Worker:
@@ -105,7 +115,8 @@ class Worker:
                 await self.give_up(claim, turn)
             except LeaseLostError:
                 self.world.did["fenced"] += 1
-            ticket = await self.admission.release_after(claim)
+            died = not self.honest and self.dice.random() < 0.2  # before it let others go
+            ticket = None if died else await self.admission.release_after(claim)
 
     async def work_on(self, claim: Claim) -> int:
         """How many turns it has then."""
@@ -122,6 +133,8 @@ class Worker:
             await self.finish(claim, self.dice.choice(ENDS))
         elif mood < 0.9:
             delay = timedelta(milliseconds=self.dice.choice([0, 0, 20, 200]))
+            if self.dice.random() < 0.2:  # a wish that comes too late for its worker to hear
+                await self.asked_to_stop(claim)
             retried = self.dice.random() < 0.5
             state = await self.ownership.requeue(claim, delay=delay, counts_as_attempt=retried, reason="$later")
             self.world.did["cancelled as it was given up"] += state is RunState.CANCELLED
@@ -129,6 +142,10 @@ class Worker:
             self.frozen.append((claim, turn))
             if self.dice.random() < 0.8:
                 await self.world.lapse(claim.run_id, claim.token)
+
+    async def asked_to_stop(self, claim: Claim) -> None:
+        with suppress(RefusedError, RunNotFoundError):  # another owner has ended it meanwhile
+            await cancel(self.store, claim.run_id, by="$me")
 
     async def finish(self, claim: Claim, state: RunState) -> None:
         outcome = {"kind": "completed", "reason": f"${state}", "error": None}

@@ -10,7 +10,19 @@ Document = Mapping[str, Any]
 
 def faults_of(run: Document) -> list[str]:
     rule = _RULES.get(run["state"], _ended)
-    return [f"{run['_id']} is {run['state']}: {fault}" for fault in rule(run)]
+    return [f"{run['_id']} is {run['state']}: {fault}" for fault in (*rule(run), *_in_order(run))]
+
+
+def _in_order(run: Document) -> Iterator[str]:
+    key, head, held_by = (run.get("order") or {}).get("key"), run.get("order_head"), run.get("held_by")
+    if head is not None and (head != key or run["state"] not in {RunState.QUEUED, RunState.RUNNING}):
+        yield f"it is the head of {head}, and its order is {key}"
+    if str(held_by).startswith("order:") and (held_by != f"order:{key}" or head is not None):
+        yield f"it is held by {held_by}, its order is {key}, and it is the head of {head}"
+    # Beside the head goes only what somebody answered.
+    free = key is not None and head is None and not str(held_by).startswith("order:") and not run.get("answers")
+    if free and run["state"] in {RunState.QUEUED, RunState.RUNNING}:
+        yield f"it may start, and it is not the head of {key}"
 
 
 def _queued(run: Document) -> Iterator[str]:
@@ -79,5 +91,10 @@ def later_faults(before: Document, now: Document) -> Iterator[str]:
     """Between two looks."""
     if now["lease"]["token"] < before["lease"]["token"] or now["turn"] < before["turn"]:
         yield f"{now['_id']} went back from {before['lease']}, turn {before['turn']}, to {now['lease']}, {now['turn']}"
-    if before["state"] in TERMINAL and {**before, "finished_at": None} != {**now, "finished_at": None}:
+    if before["state"] in TERMINAL and _lasting(before) != _lasting(now):
         yield f"{now['_id']} had ended, and changed"
+
+
+def _lasting(run: Document) -> Document:
+    """All but its age, which tests change, and whether it takes events, which whoever sends the next one puts right."""
+    return {**run, "finished_at": None, "debounce": {**run.get("debounce", {}), "open": None}}

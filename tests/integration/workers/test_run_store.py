@@ -1,5 +1,6 @@
 """The run store's lists on a real MongoDB: they read what they show, not what exists."""
 
+from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -23,10 +24,14 @@ async def accepted(store: RunStore, number: int) -> str:
 
 
 async def plan_of_list(store: RunStore, **wanted: Any) -> Document:
-    """What the server does for the very command that `list` sends, as its profiler wrote it down."""
+    return await plan_of(store, lambda: store.list(Matching(**wanted), limit=LIMIT))
+
+
+async def plan_of(store: RunStore, asked: Callable[[], Awaitable[Any]]) -> Document:
+    """What the server does for the very command that is sent, as its profiler wrote it down."""
     database = store.database
     await database.command("profile", 2)
-    await store.list(Matching(**wanted), limit=LIMIT)
+    await asked()
     await database.command("profile", 0)
     profiled = database["system.profile"].find({"op": "query", "ns": f"{database.name}.runs"})
     [plan] = await profiled.to_list(None)
@@ -51,6 +56,73 @@ async def test_a_list_is_newest_first_and_of_the_app_that_was_asked_for(store: R
 
     assert [run["_id"] for run in await store.list(limit=3)] == run_ids[:2:-1]
     assert [run["_id"] for run in await store.list(Matching(app_id="acme"), limit=2)] == [run_ids[5], run_ids[3]]
+
+
+async def of_trigger(store: RunStore, *states: str, app: str = "acme", trigger: str = "test") -> list[str]:
+    """Oldest first."""
+    run_ids = []
+    for number, state in enumerate(states):
+        event = TriggerEvent("schedule", trigger, f"{app} {number}", fired_at=datetime.now(UTC))
+        run_ids.append((await store.insert(RunRequest(app, "Digest", event))).run_id)
+        await store.runs.update_one({"_id": run_ids[-1]}, {"$set": {"state": state}})
+    return run_ids
+
+
+async def test_the_unfinished_runs_of_a_trigger_and_app_are_told_newest_first(store: RunStore) -> None:
+    run_ids = await of_trigger(store, "queued", "succeeded", "running", "needs_human", "parked", "queued", "queued")
+    await of_trigger(store, "queued", app="globex")
+    await of_trigger(store, "queued", trigger="other")
+    newest = await store.find(run_ids[6])
+    assert newest is not None
+
+    found = await store.unfinished("Digest", "test", "acme", other_than=newest["dedupe_key"], limit=2)
+
+    assert found == [
+        {"_id": run_ids[5], "state": "queued", "hold": None, "not_before": None},
+        {"_id": run_ids[2], "state": "running", "hold": None, "not_before": None},
+    ]
+    assert len(await store.unfinished("Digest", "test", "acme", limit=10)) == 4
+
+
+@pytest.mark.parametrize(
+    ("states", "failures"),
+    [
+        ([], 0),
+        (["failed", "succeeded"], 0),
+        (["succeeded", "failed", "parked"], 2),
+        (["failed", "succeeded", "failed", "cancelled", "needs_human", "failed", "running", "queued"], 2),
+        (["failed"] * 7, 5),
+    ],
+    ids=["none", "ended well", "since the last success", "others say nothing", "no more than asked for"],
+)
+async def test_failures_in_a_row_are_those_since_the_last_success(
+    store: RunStore, states: list[str], failures: int
+) -> None:
+    await of_trigger(store, *states)
+    await of_trigger(store, "failed", "succeeded", app="globex")
+
+    assert await store.failures_in_a_row("Digest", "test", "acme", up_to=5) == failures
+
+
+async def test_questions_about_a_trigger_read_no_more_than_they_tell(store: RunStore) -> None:
+    await of_trigger(store, *["failed", "queued", "parked", "succeeded"] * 20)
+
+    failures = await plan_of(store, lambda: store.failures_in_a_row("Digest", "test", "acme", up_to=LIMIT))
+    await store.database.drop_collection("system.profile")
+    unfinished = await plan_of(store, lambda: store.unfinished("Digest", "test", "acme", limit=LIMIT))
+
+    for plan in (failures, unfinished):
+        assert plan["docsExamined"] <= LIMIT
+        assert plan["keysExamined"] <= LIMIT + 4
+        assert "hasSortStage" not in plan
+
+
+async def test_an_index_of_an_older_version_is_dropped_also_by_many_at_once(store: RunStore) -> None:
+    await store.runs.create_index([("workflow", 1), ("trigger.name", 1)], name="by_trigger")
+
+    await together(RunStore(store.database).ensure_indexes() for _ in range(5))
+
+    assert "by_trigger" not in await store.runs.index_information()
 
 
 def test_what_is_accepted_is_on_a_majority_and_what_is_read_too(store: RunStore) -> None:

@@ -138,7 +138,7 @@ async def test_an_external_service_is_asked_in_the_name_of_the_runs_own_app(stag
 
 async def test_no_source_reads_what_belongs_to_the_product_itself(stage: Stage) -> None:
     # Which database is the product's own only a worker knows; the server's own ones are refused at load.
-    places = ("runs", "turns", "usage", "api_keys", "schedules", "streams")
+    places = ("runs", "turns", "usage", "api_keys", "triggers", "streams")
     reading = {
         f"of_{collection}": {
             "type": "data_reference",

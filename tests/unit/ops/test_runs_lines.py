@@ -6,9 +6,10 @@ from typing import Any
 import pytest
 
 from ops.cli.runs.lines import lasting
+from ops.cli.runs.listing import state_of
 from ops.cli.runs.story_lines import next_steps, story_lines
 from ops.cli.runs.tail_lines import happening_line
-from workers.control.happenings import Told, happenings
+from workers.control.happenings import Happening, Told, happenings
 
 AT = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 FAILED = {"where": "after_chat life.py:end", "type": "KeyError", "message": "'x'", "traceback": "", "agent": None}
@@ -108,6 +109,16 @@ def test_an_owner_that_went_on_with_another_version_says_so() -> None:
         ({"state": "queued"}, "  waits      for a worker"),
         ({"state": "queued", "hold": "rate", "held_by": "rate:acme"}, "  held       by the rate limit rate:acme"),
         (
+            {"state": "queued", "hold": "concurrency", "order": {"key": "acme/doc 7"}, "waits_for": "run_1"},
+            "  waits      for run_1; one run at a time of acme/doc 7",
+        ),
+        ({"state": "queued", "not_before": AT}, "  due        2026-01-02 03:04:05 UTC"),
+        ({"chain": ["Digest/done", "Report/done"]}, "  chain      Digest/done → Report/done"),
+        (
+            {"state": "queued", "debounce": {"until": AT, "events": 3}},
+            "  events     3 so far, merged until 2026-01-02 03:04:05 UTC",
+        ),
+        (
             {"state": "queued", "not_before": AT, "last_requeue": {"at": AT, "reason": "429"}},
             "  queued     again 2026-01-02 03:04:05 UTC: 429",
         ),
@@ -123,7 +134,10 @@ def test_an_owner_that_went_on_with_another_version_says_so() -> None:
         ({"replay_of": "run_0"}, "  replay of  run_0"),
         ({"replays": ["run_2", "run_3"]}, "  replayed   as run_2, run_3"),
     ],
-    ids=["queued", "held", "waits", "running", "resolved", "parked", "replay", "replayed"],
+    ids=[
+        *("queued", "held", "in order", "later", "chained", "debounced"),
+        *("waits", "running", "resolved", "parked", "replay", "replayed"),
+    ],
 )
 def test_why_it_stands_where_it_stands(changes: dict[str, Any], said: str) -> None:
     assert said in told(**{"outcome": None, **changes})
@@ -223,3 +237,24 @@ def test_only_what_is_new_is_told(before: Told, changes: dict[str, Any], events:
 )
 def test_a_time_is_said_as_people_say_it(seconds: float, said: str) -> None:
     assert lasting(AT, AT + timedelta(seconds=seconds)) == said
+
+
+@pytest.mark.parametrize(
+    ("run", "said"),
+    [
+        ({"state": "queued", "hold": None}, "queued"),
+        ({"state": "queued", "hold": None, "not_before": AT}, "queued (later)"),
+        ({"state": "queued", "hold": "rate", "held_by": "rate:acme"}, "queued (rate)"),
+        ({"state": "queued", "hold": "concurrency", "held_by": "order:acme/doc"}, "queued (in order)"),
+        ({"state": "succeeded", "hold": None, "not_before": None}, "succeeded"),
+    ],
+    ids=["ready", "later", "held", "in order", "ended"],
+)
+def test_a_list_says_why_a_run_may_not_start_yet(run: dict[str, Any], said: str) -> None:
+    assert state_of(run) == said
+
+
+def test_a_run_that_waits_for_its_turn_is_followed_as_such() -> None:
+    held = Happening("held", None, "run_1", "acme", "Relay", {"hold": "concurrency", "held_by": "order:acme/doc"})
+
+    assert happening_line(held, alone=True).plain.strip() == "waits for its turn in acme/doc"

@@ -15,6 +15,16 @@ def test_a_run_has_the_answers_of_its_own_trigger(tmp_path: Path) -> None:
     answers = {"approve": {"verdict": "yes"}}
     package = load(tmp_path / "P", triggers=[trigger("nightly", ui_responses=answers), trigger("weekly")])
 
-    found = [ui_responses_of(package, name) for name in ("nightly", "weekly", "by-hand")]
+    found = [ui_responses_of(package, {"trigger": {"name": name}}) for name in ("nightly", "weekly", "by-hand")]
 
     assert found == [answers, {}, {}]
+
+
+def test_what_came_with_the_run_holds_and_not_what_a_namesake_in_the_package_says(tmp_path: Path) -> None:
+    package = load(tmp_path / "P", triggers=[trigger("nightly", ui_responses={"approve": {"verdict": "yes"}})])
+    named = {"trigger": {"name": "nightly"}}
+
+    assert ui_responses_of(package, {**named, "ui_responses": {"approve": {"verdict": "no"}}}) == {
+        "approve": {"verdict": "no"}
+    }
+    assert ui_responses_of(package, {**named, "ui_responses": {}}) == {}

@@ -7,10 +7,10 @@ from typing import Any
 
 import bson
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from workers.store.storable import NotStorableError, as_storable, check_storable
+from workers.store.storable import NotStorableError, _check, _quick_size, as_storable, check_storable
 from workflows.context.storable_values import MAX_BYTES, MAX_DEPTH
 
 
@@ -114,3 +114,36 @@ def test_a_context_is_kept_as_plain_values_under_its_names() -> None:
 def test_a_context_that_is_too_large_names_its_largest_variable() -> None:
     with pytest.raises(NotStorableError, match="larger than 6 MB; its largest variable is b"):
         as_storable({"a": "x" * 3_000_000, "b": "x" * 3_500_000})
+
+
+VALUES = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.floats()
+    | st.integers(min_value=-(2**65), max_value=2**65)
+    | st.text(st.characters(), max_size=5)
+    | st.just(object()),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.text("ab$.\x00é", max_size=3), inner, max_size=3)
+        | st.tuples(inner)
+    ),
+    max_leaves=8,
+)
+
+
+@given(value=VALUES)
+@settings(max_examples=150, deadline=None)
+def test_what_is_quickly_found_fit_a_closer_look_finds_fit_too(value: Any) -> None:
+    quick = _quick_size(value, MAX_DEPTH)
+    if quick is not None:
+        assert quick >= _check(value, path="input", depth=0, any_key=False) - 8
+
+
+def test_a_quick_look_counts_levels_as_a_closer_one_does() -> None:
+    def nested(levels: int) -> Any:
+        return 1 if levels == 0 else {"a": nested(levels - 1)}
+
+    check_storable(nested(MAX_DEPTH))
+    with pytest.raises(NotStorableError, match="nested deeper"):
+        check_storable(nested(MAX_DEPTH + 1))

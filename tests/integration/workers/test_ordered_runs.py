@@ -1,0 +1,476 @@
+"""Runs with an order key on real servers: one at a time of each key, in the order they were accepted."""
+
+import asyncio
+import itertools
+import signal
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from tests.integration.stage import Document, Stage, relay, until
+from tests.integration.workers.test_grouped_inserts import Woken, insert_commands
+from tests.integration.workers.test_holds import WORK
+from workers.control.answer import answer
+from workers.control.cancelling import cancel
+from workers.control.errors import RefusedError
+from workers.control.replaying import replay
+from workers.control.retrying import retry_now
+from workers.control.story import story_of
+from workers.fairness.held import HeldRuns
+from workers.reconciling.metrics import ReconcileMetrics
+from workers.reconciling.orders import Orders
+from workers.reconciling.reclaim import Reclaim
+from workers.reconciling.reconciler import Reconciler
+from workers.settings import Settings
+from workers.store.ordering import as_head, as_held
+from workers.store.ownership import Ownership
+from workers.store.run import Accepted, Claim, RunRequest, RunState, TriggerEvent
+from workers.store.run_document import run_document
+from workers.store.run_store import RunStore
+from workers.together import together
+
+pytestmark = pytest.mark.integration
+
+OUTCOME = {"outcome": {"kind": "completed", "reason": "", "error": None}, "usage": {}, "errors": []}
+LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)
+KEYS, OF_EACH = 20, 10
+
+
+def request(event: str, *, key: str | None = "doc", app_id: str = "acme", **more: Any) -> RunRequest:
+    happened = TriggerEvent("database_condition", "changes", event, fired_at=datetime.now(UTC))
+    return RunRequest(app_id, "Relay", happened, order_key=key, **more)
+
+
+async def accepted(store: RunStore, *events: str, **more: Any) -> list[str]:
+    """One after the other."""
+    return [(await store.insert(request(event, **more))).run_id for event in events]
+
+
+async def claimed(store: RunStore, run_id: str) -> Claim:
+    claim = await Ownership(store, owner="w1", lease_s=60).claim(run_id)
+    assert claim is not None
+    return claim
+
+
+async def ended(store: RunStore, claim: Claim, state: RunState = RunState.SUCCEEDED) -> None:
+    """As a worker that dies right after: nobody is let go."""
+    question = {"question": {"number": 1, "kind": "message"}} if state is RunState.NEEDS_HUMAN else {}
+    await Ownership(store, owner="w1", lease_s=60).finish(claim, state, {**OUTCOME, **question})
+
+
+async def run_of(store: RunStore, run_id: str) -> Document:
+    run = await store.find(run_id)
+    assert run is not None
+    return run
+
+
+async def heads(store: RunStore) -> list[str]:
+    return [run["_id"] async for run in store.runs.find({"order_head": {"$exists": True}}).sort("_id", 1)]
+
+
+async def ready(store: RunStore) -> list[str]:
+    return [run["_id"] async for run in store.runs.find({"lane": {"$exists": True}}).sort("_id", 1)]
+
+
+def reconciler_of(store: RunStore, settings: Settings, woken: Woken) -> Reconciler:
+    metrics = ReconcileMetrics(CollectorRegistry())
+    return Reconciler(store, settings, wakeups=woken, tickets=woken, metrics=metrics)
+
+
+async def test_only_the_first_of_a_key_may_start_and_the_others_wait_in_order(store: RunStore) -> None:
+    first = await store.insert(request("1"))
+    second = await store.insert(request("2"))
+    elsewhere = [
+        await store.insert(request("3", key=key, app_id=app)) for key, app in (("other", "acme"), ("doc", "b"))
+    ]
+
+    assert [each.ready for each in (first, second, *elsewhere)] == [True, False, True, True]
+    assert set(await heads(store)) == {first.run_id, *(each.run_id for each in elsewhere)}
+    held = await run_of(store, second.run_id)
+    assert (held["hold"], held["held_by"], "lane" in held) == ("concurrency", "order:acme/doc", False)
+    assert await Ownership(store, owner="w1", lease_s=60).claim(second.run_id) is None
+
+
+@pytest.mark.parametrize("state", [RunState.SUCCEEDED, RunState.FAILED, RunState.PARKED, RunState.NEEDS_HUMAN])
+async def test_whatever_a_head_becomes_the_next_one_is_let_go(store: RunStore, state: RunState) -> None:
+    first, second, third = await accepted(store, "1", "2", "3")
+    await ended(store, await claimed(store, first), state)
+
+    let_go = await store.order.let_next_go("acme/doc", woken=True)
+
+    assert let_go is not None
+    assert (let_go["_id"], await heads(store), await ready(store)) == (second, [second], [second])
+    assert (await run_of(store, third))["held_by"] == "order:acme/doc"
+
+
+async def test_a_head_that_is_retried_or_handed_back_keeps_its_turn(store: RunStore) -> None:
+    first, second = await accepted(store, "1", "2")
+    ownership = Ownership(store, owner="w1", lease_s=60)
+    for delay in (timedelta(0), timedelta(hours=1)):
+        claim = await claimed(store, first)
+        await ownership.requeue(claim, delay=delay, counts_as_attempt=True, reason="429")
+
+        assert await store.order.let_next_go("acme/doc", woken=True) is None
+        assert await heads(store) == [first]
+
+    await retry_now(store, Woken(), first, by="me")
+    assert await ready(store) == [first]
+    with pytest.raises(RefusedError, match="held by the order of acme/doc; it starts as soon as the run before it"):
+        await retry_now(store, Woken(), second, by="me")
+
+
+async def test_a_head_whose_worker_died_is_taken_over_before_the_next_one_starts(
+    store: RunStore, settings: Settings
+) -> None:
+    first, second = await accepted(store, "1", "2")
+    await claimed(store, first)
+    await store.runs.update_one({"_id": first}, {"$set": {"lease.until": LONG_AGO}})
+
+    await reconciler_of(store, settings, Woken()).run_pass()
+
+    assert (await ready(store), await heads(store)) == ([first], [first])
+    assert (await run_of(store, second))["hold"] == "concurrency"
+
+
+@pytest.mark.parametrize(("losses", "wish", "state"), [(4, None, "parked"), (0, {"by": "me"}, "cancelled")])
+async def test_a_head_that_a_reconciler_parks_or_ends_lets_the_next_one_go(
+    store: RunStore, settings: Settings, losses: int, wish: Mapping[str, str] | None, state: str
+) -> None:
+    first, second = await accepted(store, "1", "2")
+    await claimed(store, first)
+    lost = {"lease.until": LONG_AGO, "worker_losses": losses, "cancel_requested": wish}
+    await store.runs.update_one({"_id": first}, {"$set": lost})
+
+    await Reclaim(store).run_pass(Counter())
+
+    assert (await run_of(store, first))["state"] == state
+    assert (await heads(store), await ready(store)) == ([second], [second]), "however many keys there are to look at"
+    woken = Woken()
+    await reconciler_of(store, settings, woken).run_pass()
+    assert woken.run_ids == [second]
+
+
+async def test_cancelling_a_head_lets_the_next_one_go_and_cancelling_one_that_waits_takes_it_out(
+    store: RunStore, settings: Settings
+) -> None:
+    first, second, third = await accepted(store, "1", "2", "3")
+
+    await cancel(store, second, by="me")
+    await cancel(store, first, by="me")
+
+    assert (await heads(store), await ready(store)) == ([third], [third])
+    woken = Woken()
+    await reconciler_of(store, settings, woken).run_pass()
+    assert woken.run_ids == [third], "who cancels has no wake-ups to send"
+
+
+async def test_an_answered_run_goes_on_beside_the_head_and_takes_nobodys_turn(store: RunStore) -> None:
+    first, second, third = await accepted(store, "1", "2", "3")
+    await ended(store, await claimed(store, first), RunState.NEEDS_HUMAN)
+    await store.order.let_next_go("acme/doc", woken=True)
+
+    await answer(store, Woken(), first, by="me", message="yes")
+
+    assert (await heads(store), await ready(store)) == ([second], [first, second])
+    await ended(store, await claimed(store, first))
+    assert await store.order.let_next_go("acme/doc", woken=True) is None, "the head goes on"
+    assert (await run_of(store, third))["hold"] == "concurrency"
+
+
+async def test_a_replay_waits_for_nobody(store: RunStore) -> None:
+    [first, second] = await accepted(store, "1", "2")
+    await ended(store, await claimed(store, first), RunState.PARKED)
+    await store.order.let_next_go("acme/doc", woken=True)
+
+    changed = await replay(store, Woken(), first, by="me")
+
+    new = await run_of(store, str(changed.new_run_id))
+    assert ("order" in new, new["lane"]) == (False, "acme")
+    assert await heads(store) == [second]
+
+
+async def test_a_given_sequence_goes_before_the_time_of_acceptance_and_priority_changes_nothing(
+    store: RunStore,
+) -> None:
+    given = {"1": ("0", 5), "2": ("B", 0), "3": ("A", 9), "4": ("C", 5)}
+    run_ids = {
+        event: (await store.insert(request(event, order_seq=seq, priority=priority))).run_id
+        for event, (seq, priority) in given.items()
+    }
+    order = []
+    for _ in given:
+        [head] = await heads(store)
+        order.append(head)
+        await ended(store, await claimed(store, head))
+        await store.order.let_next_go("acme/doc", woken=True)
+
+    assert order == [run_ids[event] for event in ("1", "3", "2", "4")]
+
+
+async def test_runs_of_one_command_keep_the_order_of_their_calls(store: RunStore) -> None:
+    """Nearly all of one millisecond, where ids that are random would not sort as they came."""
+    before = await insert_commands(store)
+    inserted = await together(store.insert(request(str(number))) for number in range(100))
+
+    assert await insert_commands(store) == before + 1, "nobody tries in vain to be the head beside the first"
+    assert [each.ready for each in inserted] == [True] + [False] * 99
+    waiting = [run["_id"] async for run in store.runs.find({"hold": "concurrency"}).sort("order.seq", 1)]
+    assert waiting == [each.run_id for each in inserted[1:]]
+
+
+async def test_whatever_comes_while_the_head_leaves_nobody_is_left_behind(store: RunStore) -> None:
+    """One inserts, one ends heads, as fast as they can; the reconciler is not there to help."""
+    done: list[str] = []
+
+    async def end_heads(total: int) -> None:
+        while len(done) < total:
+            for head in await heads(store):
+                await ended(store, await claimed(store, head))
+                done.append(head)
+                await store.order.let_next_go("acme/doc", woken=True)
+            await asyncio.sleep(0)
+
+    async def insert_some(name: str) -> list[str]:
+        return await accepted(store, *(f"{name} {number}" for number in range(40)))
+
+    async with asyncio.timeout(30):
+        one, two, _ = await asyncio.gather(insert_some("a"), insert_some("b"), end_heads(80))
+
+    assert sorted(done) == sorted([*one, *two])
+    assert [each for each in done if each in one] == one, "each sender's in its order"
+    assert [each for each in done if each in two] == two
+
+
+MOMENTS = 9  # before and after each command of an insert
+
+
+@pytest.mark.parametrize("dies", [False, True], ids=["its worker goes on", "its worker dies"])
+@pytest.mark.parametrize("waiting", [0, 1], ids=["alone", "behind another"])
+async def test_at_whatever_moment_of_an_insert_the_head_ends_the_next_one_is_let_go(
+    store: RunStore, monkeypatch: pytest.MonkeyPatch, waiting: int, dies: bool
+) -> None:
+    for moment in range(MOMENTS):
+        key = f"doc {moment}"
+        first, *others = await accepted(store, *(f"{moment} {each}" for each in range(1 + waiting)), key=key)
+        head = EndsAt(moment, RunStore(store.database), await claimed(store, first), dies=dies)
+
+        with monkeypatch.context() as patched:
+            for part, name in ((store.order, "headless"), (store.order, "awaited"), (store.runs, "insert_many")):
+                patched.setattr(part, name, head.passes_by(getattr(part, name)))
+            newest = (await store.insert(request(f"{moment} last", key=key))).run_id
+            await head.pass_by()
+        if dies:
+            await Orders(store, Woken()).run_pass(Counter())
+
+        assert (await run_of(store, first))["state"] == "succeeded"
+        assert await store.order.head_of(f"acme/{key}") == [*others, newest][0]
+        assert ("lane" in await run_of(store, newest)) is not bool(waiting)
+    assert head.passed == MOMENTS, "all moments were tried"
+
+
+class EndsAt:
+    """A head that ends at this moment of what somebody else does."""
+
+    def __init__(self, moment: int, store: RunStore, claim: Claim, *, dies: bool) -> None:
+        self.passed = 0
+        self._moment, self._store, self._claim, self._dies = moment, store, claim, dies
+
+    async def pass_by(self) -> None:
+        self.passed += 1
+        if self.passed == self._moment + 1:
+            await ended(self._store, self._claim)
+            if not self._dies:
+                await self._store.order.let_next_go(self._claim.document["order_head"], woken=True)
+
+    def passes_by(self, do: Any) -> Any:
+        async def done(*args: Any, **more: Any) -> Any:
+            await self.pass_by()
+            result = await do(*args, **more)
+            await self.pass_by()
+            return result
+
+        return done
+
+
+async def test_a_run_that_comes_when_the_head_just_left_does_not_overtake_those_that_wait(store: RunStore) -> None:
+    first, second = await accepted(store, "1", "2")
+    await ended(store, await claimed(store, first))  # and its worker is about to let the next one go
+
+    third = await store.insert(request("3"))
+
+    assert not third.ready
+    assert (await heads(store), await ready(store)) == ([second], [second]), "let go by whoever saw it"
+
+
+async def test_what_nobody_let_go_the_reconciler_does(store: RunStore, settings: Settings) -> None:
+    stranded = [await accepted(store, f"{key} 1", f"{key} 2", key=key) for key in "abcde"]
+    for first, _ in stranded:
+        await ended(store, await claimed(store, first))
+    woken = Woken()
+
+    done = await reconciler_of(store, settings, woken).run_pass()
+
+    seconds = [second for _, second in stranded]
+    assert done["order"] == {"concurrency": 5}
+    assert (await heads(store), sorted(woken.run_ids)) == (seconds, seconds)
+
+
+async def test_very_many_that_nobody_let_go_are_so_in_bounded_parts(
+    store: RunStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("workers.reconciling.orders.MOST_LET_GO", 2)
+    await store.runs.insert_many([_document(f"doc {number}", as_held, "1") for number in range(5)])
+    orders, let_go = Orders(store, Woken()), []
+
+    for _ in range(4):
+        counts: Counter[str] = Counter()
+        await orders.run_pass(counts)
+        let_go.append(counts["concurrency"])
+
+    assert let_go == [2, 2, 1, 0]
+
+
+async def test_a_head_that_an_older_worker_ended_gives_up_its_turn(store: RunStore, settings: Settings) -> None:
+    first, second = await accepted(store, "1", "2")
+    await store.runs.update_one({"_id": first}, {"$set": {"state": "succeeded"}, "$unset": {"lane": 1}})
+
+    await reconciler_of(store, settings, Woken()).run_pass()
+
+    assert await heads(store) == [second]
+
+
+async def test_a_hundred_thousand_keys_are_looked_through_in_bounded_parts(
+    store: RunStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Smaller here: the parts too."""
+    monkeypatch.setattr("workers.reconciling.orders.MOST", 50)
+    keys = [f"doc {number:04}" for number in range(200)]
+    await store.runs.insert_many([_document(key, as_head, "1") for key in keys if key != "doc 0123"])
+    await store.runs.insert_many([_document(key, as_held, "2") for key in keys])
+    await store.runs.insert_many([_document("doc 0000", as_held, f"x {number}") for number in range(200)])
+    orders, woken = Orders(store, Woken()), []
+    await store.database.command("profile", 2)
+
+    for _ in range(6):
+        counts: Counter[str] = Counter()
+        await orders.run_pass(counts)
+        woken.append(counts["concurrency"])
+
+    await store.database.command("profile", 0)
+    assert sum(woken) == 1, "a key of which very many wait is passed by"
+    assert await store.runs.count_documents({"order_head": "acme/doc 0123"}) == 1
+    profiled = store.database["system.profile"].find({"ns": store.runs.full_name, "op": "query"})
+    assert max([each["keysExamined"] async for each in profiled]) <= 200
+
+
+def _document(key: str, place: Any, event: str) -> Document:
+    asked = request(f"{key} {event}", key=key)
+    placed: Document = place(run_document(asked, now=datetime.now(UTC), republish_after=timedelta(hours=1)))
+    return placed
+
+
+async def test_limits_do_not_read_who_waits_in_order(store: RunStore) -> None:
+    await store.runs.insert_many([_document(f"doc {number}", as_held, "1") for number in range(200)])
+    await store.runs.insert_one({**_document("x", as_held, "2"), "held_by": "app:acme"})
+    await store.runs.insert_one({**_document("y", as_held, "3"), "held_by": "workflow:Relay"})
+    await store.database.command("profile", 2)
+
+    limits = await HeldRuns(store).limits()
+
+    await store.database.command("profile", 0)
+    assert limits == ["app:acme", "workflow:Relay"]
+    plans = await store.database["system.profile"].find({"ns": store.runs.full_name}).to_list(None)
+    assert sum(plan["keysExamined"] for plan in plans) < 10
+
+
+async def test_a_run_that_waits_says_for_whom(store: RunStore) -> None:
+    first, second = await accepted(store, "1", "2")
+
+    story = await story_of(store, second)
+
+    assert (story["waits_for"], story["order"]["key"], "order_head" in story) == (first, "acme/doc", False)
+    assert "waits_for" not in await story_of(store, first)
+
+
+async def test_it_waits_for_its_time_and_for_its_turn(store: RunStore) -> None:
+    later = datetime.now(UTC) + timedelta(hours=1)
+    [first] = await accepted(store, "1")
+    [second, third] = await accepted(store, "2", "3", not_before=later)
+    await ended(store, await claimed(store, first))
+
+    let_go = await store.order.let_next_go("acme/doc", woken=True)
+
+    assert let_go is not None
+    assert "lane" not in let_go
+    run = await run_of(store, second)
+    assert (run["hold"], run["not_before"], run["wake_at"]) == (None, run["wake_at"], run["not_before"])
+    assert (await heads(store), await ready(store)) == ([second], []), "the third waits behind it, though both are late"
+    assert (await run_of(store, third))["hold"] == "concurrency"
+
+
+def in_order(stage: Stage) -> None:
+    package = relay("Work", ["A"])
+    package["tools"] = {"tools": [{"agent": "A", "file": "work.py", "function": "work"}]}
+    package["tools/work.py"] = WORK.format(log=str(stage.folder / "work.log")).replace("sleep(0.1)", "sleep(0.02)")
+    stage.package("Work", package)
+    stage.answers({"A": [{"tool_calls": [{"name": "work"}]}, {"text": "worked"}]})
+
+
+async def all_have_ended(stage: Stage, inserted: Sequence[Accepted]) -> list[Document]:
+    run_ids = {"_id": {"$in": [each.run_id for each in inserted]}}
+
+    async def there() -> bool:
+        over = {"state": {"$in": ["succeeded", "failed", "cancelled", "parked"]}}
+        return await stage.store.runs.count_documents({**run_ids, **over}) == len(inserted)
+
+    await until("all have ended", there, within_s=90)
+    return await stage.store.runs.find(run_ids).sort("_id", 1).to_list(None)
+
+
+def assert_one_at_a_time_and_in_order(runs: Sequence[Document]) -> None:
+    by_key: dict[str, list[Document]] = {}
+    for run in sorted(runs, key=lambda run: str(run["order"]["seq"])):
+        by_key.setdefault(run["order"]["key"], []).append(run)
+    for of_key in by_key.values():
+        for before, after in itertools.pairwise(of_key):
+            assert before["finished_at"] <= after["claimed_at"], (before["_id"], after["_id"])
+
+
+async def test_two_workers_keep_the_order_of_every_key_and_work_on_many_at_once(stage: Stage) -> None:
+    in_order(stage)
+    await stage.start_worker()
+    await stage.start_worker()
+
+    inserted: list[Accepted] = []
+    for _ in range(OF_EACH):
+        inserted += await together(stage.accept("Work", order_key=f"doc {key}") for key in range(KEYS))
+    runs = await all_have_ended(stage, inserted)
+
+    assert {run["state"] for run in runs} == {"succeeded"}
+    assert_one_at_a_time_and_in_order(runs)
+    assert await stage.store.runs.count_documents({"order_head": {"$exists": True}}) == 0
+
+
+async def test_a_worker_that_is_killed_with_a_head_keeps_nobody_waiting_for_ever(stage: Stage) -> None:
+    stage.package("Work", relay("Work", ["A"]))
+    stage.answers({"A": [{"text": "done", "delay_s": 1.5}]})
+    killed = await stage.start_worker()
+    inserted = [await stage.accept("Work", order_key="doc") for _ in range(3)]
+
+    async def is_running() -> bool:
+        return bool((await stage.run(inserted[0].run_id))["state"] == "running")
+
+    await until("the first one runs", is_running)
+    killed.send_signal(signal.SIGKILL)
+    stage.answers({"A": [{"text": "done"}]})
+    await stage.start_worker()
+    last = await stage.reconciled_until_ended(inserted[-1].run_id, within_s=40)
+
+    runs = await all_have_ended(stage, inserted)
+    assert ({run["state"] for run in runs}, last["order"]["key"]) == ({"succeeded"}, "acme/doc")
+    assert [line["ended"] for line in runs[0]["history"]] == ["worker_lost", "succeeded"]
+    assert_one_at_a_time_and_in_order(runs)

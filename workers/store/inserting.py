@@ -1,0 +1,83 @@
+"""Inserting: new runs of one process share commands, so that many cost little more than one.
+
+A run with an order key is placed among those of its key first: see `ordering`. Of several in one command the first
+may become the head.
+"""
+
+import logging
+from collections.abc import Iterable, Sequence
+
+from pymongo.asynchronous.collection import AsyncCollection
+from pymongo.errors import DuplicateKeyError, PyMongoError, WTimeoutError
+
+from accounting.grouped import Grouped, each_written
+from workers.store.ordering import Order, as_head, as_held, order_key_of, turn_is_taken
+from workers.store.run_document import Document
+from workers.together import together
+
+log = logging.getLogger(__name__)
+
+_TRIES = 20
+
+
+class Inserts:
+    def __init__(self, runs: AsyncCollection[Document], order: Order) -> None:
+        self._runs = runs
+        self._order = order
+        self._grouped = Grouped(self._insert_all, forget_cancelled=True)
+
+    async def insert(self, run: Document) -> bool:
+        """Durable when it returns: whether a worker may take the run now. Raises DuplicateKeyError for an event that
+        has its run already."""
+        for _ in range(_TRIES):
+            try:
+                return await self._grouped.do(run)
+            except DuplicateKeyError as error:
+                if not turn_is_taken(error):
+                    raise
+            # Somebody became the head of its key meanwhile: it is placed behind that one.
+        raise WTimeoutError("other runs of its order key come and go faster than it finds its place")
+
+    async def insert_all(self, runs: Sequence[Document]) -> Sequence[bool | Exception]:
+        """Each as `insert` would answer for it, in one command; who was beaten to the head of its key is not tried
+        again here."""
+        return await self._grouped.do_together(runs)
+
+    async def _insert_all(self, runs: Sequence[Document]) -> Sequence[bool | Exception]:
+        placed = await self._placed(runs)
+        errors = await each_written(self._runs.insert_many(placed, ordered=False), len(placed))
+        held = {
+            run["_id"]: run for run, error in zip(placed, errors, strict=True) if error is None and "held_by" in run
+        }
+        ready = {run["_id"] for run in placed if "lane" in run} | await self._whose_turn_came(held.values())
+        return [run["_id"] in ready if error is None else error for run, error in zip(placed, errors, strict=True)]
+
+    async def _placed(self, runs: Sequence[Document]) -> list[Document]:
+        """As they were given, those with an order key as heads or held."""
+        keys = {key for run in runs if (key := order_key_of(run)) is not None}
+        if not keys:
+            return [*runs]
+        headless, awaited = await together([self._order.headless(keys), self._order.awaited(keys)])
+        free = headless - awaited
+        placed: dict[str, Document] = {}
+        for run in sorted(runs, key=_sequence):
+            key = order_key_of(run)
+            placed[run["_id"]] = run if key is None else as_head(run) if key in free else as_held(run)
+            free.discard(key or "")
+        return [placed[run["_id"]] for run in runs]
+
+    async def _whose_turn_came(self, held: Iterable[Document]) -> set[str]:
+        """Those before them may have left since they were placed."""
+        keys = {run["order"]["key"] for run in held}
+        try:
+            headless = await self._order.headless(keys) if keys else ()
+            let_go = await together(self._order.let_next_go(key, woken=False) for key in headless)
+        except PyMongoError as error:  # they are durable; the reconciler lets them go
+            log.warning("order_left_to_reconciler", extra={"keys": len(keys), "error": type(error).__name__})
+            return set()
+        return {run["_id"] for run in let_go if run is not None and "lane" in run}
+
+
+def _sequence(run: Document) -> tuple[str, str]:
+    order = run.get("order")
+    return (order["seq"] if order else "", run["_id"])

@@ -1,0 +1,162 @@
+"""Order: of the runs of an app with one order key, one at a time is worked on, in the order they were accepted.
+
+1. A new run becomes the head of its key, `order_head`, when nobody is and nobody waits; a unique index settles the
+   race. Else it is held by `order:<key>`, which no limit of `fairness` lets go.
+2. Whatever ends a run or lets it rest takes `order_head` from it in the same write. Who did that then lets the first
+   one that waits go: one command, refused by the index if somebody was faster.
+3. Who inserts a run that is held looks for a head once more: one of the two, the run that left or the run that came,
+   sees the other. What a process that died in between leaves undone the reconciler finds.
+
+A head that waits for its next attempt, for its time or for a limit keeps its turn, and so does one whose worker died.
+Reads are local: they have all that this server ever acknowledged, also what no majority is known to have yet.
+"""
+
+import logging
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from pymongo import ASCENDING, IndexModel, ReturnDocument
+from pymongo.asynchronous.collection import AsyncCollection
+from pymongo.errors import DuplicateKeyError, PyMongoError
+from pymongo.read_concern import ReadConcern
+
+from workers.store.run import UNFINISHED, HoldKind, RunState
+from workers.store.run_document import Document
+
+log = logging.getLogger(__name__)
+
+PREFIX = "order:"
+BEHIND = "order;"  # the first name that sorts after all of them
+HELD_IN_ORDER: Mapping[str, Any] = {"$gte": PREFIX, "$lt": BEHIND}
+_FIRST = {"held_by": ASCENDING, "order.seq": ASCENDING, "_id": ASCENDING}
+_ORDER = list(_FIRST.items())
+
+ORDER_INDEXES = (
+    # Whose turn it is: one run of each order key.
+    IndexModel(
+        [("order_head", ASCENDING)],
+        name="one_head_of_each_order",
+        unique=True,
+        partialFilterExpression={"order_head": {"$exists": True}},
+    ),
+    # Who comes next of those that wait for their turn.
+    IndexModel(_ORDER, name="by_order", partialFilterExpression={"held_by": HELD_IN_ORDER}),
+)
+_HEADS, _WAITING = (index.document["name"] for index in ORDER_INDEXES)
+
+
+def order_key_of(run: Mapping[str, Any]) -> str | None:
+    """Of a run document; not of what a replay of it asks for."""
+    order = run.get("order")
+    return None if order is None else str(order["key"])
+
+
+def awaited_order_of(run: Mapping[str, Any]) -> str | None:
+    """The order key of a run that waits for its turn; None for all others."""
+    return order_key_of(run) if str(run.get("held_by")).startswith(PREFIX) else None
+
+
+def as_head(run: Document) -> Document:
+    return {**_unplaced(run), "order_head": run["order"]["key"]}
+
+
+def as_held(run: Document) -> Document:
+    placed = {**_unplaced(run), "hold": HoldKind.CONCURRENCY.value, "held_by": PREFIX + run["order"]["key"]}
+    placed.pop("lane", None)
+    return placed
+
+
+def _unplaced(run: Document) -> Document:
+    return {name: value for name, value in run.items() if name not in {"order_head", "held_by"}} | {"hold": None}
+
+
+def turn_is_taken(error: DuplicateKeyError) -> bool:
+    return is_of_index(error, "order_head")
+
+
+def is_of_index(error: DuplicateKeyError, field: str) -> bool:
+    """Whether it was the unique index on this field that refused."""
+    return field in ((error.details or {}).get("keyPattern") or {})
+
+
+class Order:
+    def __init__(self, runs: AsyncCollection[Document], *, republish_after_ms: int) -> None:
+        self._runs = runs.with_options(read_concern=ReadConcern("local"))
+        self._republish_after_ms = republish_after_ms
+
+    async def headless(self, keys: Collection[str]) -> set[str]:
+        """Those of them of which nobody is the head."""
+        query = {"order_head": {"$in": [*keys]}}
+        found = self._runs.find(query, {"_id": 0, "order_head": 1}, hint=_HEADS)
+        return set(keys) - {run["order_head"] async for run in found}
+
+    async def awaited(self, keys: Collection[str]) -> set[str]:
+        """Those of them for which anybody waits: a seek for each."""
+        each: list[Mapping[str, Any]] = [
+            {"$match": {"held_by": {"$in": [PREFIX + key for key in keys]}}},
+            {"$sort": _FIRST},
+            {"$group": {"_id": "$held_by"}},
+        ]
+        found = await self._runs.aggregate(each, hint=_WAITING)
+        return {row["_id"].removeprefix(PREFIX) async for row in found}
+
+    async def head_of(self, key: str) -> str | None:
+        """The run whose turn it is."""
+        head = await self._runs.find_one({"order_head": key}, {"_id": 1}, hint=_HEADS)
+        return None if head is None else str(head["_id"])
+
+    async def let_next_go(self, key: str, *, woken: bool) -> Document | None:
+        """The first of those that wait, the head from now on; None when somebody is the head, or nobody waits.
+        `woken`: the caller sends its wake-up, if it has a `lane`; else the reconciler does, in its next pass."""
+        waiting = {"held_by": PREFIX + key, "state": RunState.QUEUED.value}
+        try:
+            return await self._runs.find_one_and_update(
+                waiting,
+                [{"$set": self._its_turn(woken=woken)}],
+                {"lane": 1, "app_id": 1, "workflow": 1},
+                sort=_ORDER,
+                hint=_WAITING,
+                return_document=ReturnDocument.AFTER,
+            )
+        except DuplicateKeyError:
+            return None
+
+    async def leave(self, run: Mapping[str, Any]) -> None:
+        """This run has just ended or come to rest, by somebody who sends no wake-ups."""
+        key = order_key_of(run)
+        if key is None:
+            return
+        try:
+            await self.let_next_go(key, woken=False)
+        except PyMongoError as error:
+            log.warning("order_left_to_reconciler", extra={"keys": 1, "error": type(error).__name__})
+
+    def _its_turn(self, *, woken: bool) -> Document:
+        """It may have to wait for its time still. null sorts before every date."""
+        later = {"$gt": ["$not_before", "$$NOW"]}
+        wake_at = {"$add": ["$$NOW", self._republish_after_ms if woken else 0]}
+        return {
+            "order_head": "$order.key",
+            "hold": None,
+            "held_by": "$$REMOVE",
+            "lane": {"$cond": [later, "$$REMOVE", "$app_id"]},
+            "not_before": {"$cond": [later, "$not_before", None]},
+            "wake_at": {"$cond": [later, "$not_before", wake_at]},
+            "ready_at": "$$NOW",
+            "wakes": 0,
+        }
+
+    async def depose_ended(self, keys: Collection[str]) -> None:
+        """Heads that an older version ended: it does not know that they have to leave."""
+        over = {"$nin": [state.value for state in UNFINISHED]}
+        ended = {"order_head": {"$in": [*keys]}, "state": over}
+        if await self._runs.find_one(ended, {"_id": 1}, hint=_HEADS) is not None:
+            await self._runs.update_many(ended, {"$unset": {"order_head": 1}}, hint=_HEADS)
+
+    async def some_waiting(self, *, after: str, most: int) -> tuple[Sequence[str], str]:
+        """Keys that are waited for, in order of names, and after which one to go on: "" from the beginning. From the
+        index alone, of which so many entries are read."""
+        query = {"held_by": {"$gt": PREFIX + after, "$lt": BEHIND}}
+        found = self._runs.find(query, {"_id": 0, "held_by": 1}, hint=_WAITING).sort(_ORDER).limit(most)
+        keys = [run["held_by"].removeprefix(PREFIX) async for run in found]
+        return list(dict.fromkeys(keys)), keys[-1] if len(keys) == most else ""
