@@ -4,10 +4,10 @@ Pure functions of the spec and the clock. Nothing here costs more after a year o
 hour: intervals are computed, and cron times are searched by bisection and read a bounded number at a time.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from itertools import islice, takewhile
+from itertools import count, islice, takewhile
 
 from workflows.package.cron import fires_after
 from workflows.package.trigger_specs.schedule import ScheduleSpec
@@ -20,6 +20,8 @@ MAX_COUNTED = 1000  # missed cron times are counted one by one
 SKIPPED = "late"  # policy skip
 SUPERSEDED = "superseded"  # policy latest, and a newer one fired
 OVER_MAX = "over_max"  # policy all, and `max` newer ones fired
+PAUSED = "paused"
+_REASONS = {"skip": SKIPPED, "latest": SUPERSEDED, "all": OVER_MAX}
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,38 +40,65 @@ class Plan:
     fire: tuple[datetime, ...]
     late: int  # how many of `fire`, from the first, are older than the grace
     missed: Missed | None
-    next_at: datetime
+    next_at: datetime | None  # None: none comes any more
 
 
 def nominal_times(spec: ScheduleSpec, *, after: datetime) -> Iterator[datetime]:
-    """All nominal times later than `after`, in order; the same whoever asks, whenever."""
-    if spec.cron is not None:
-        yield from fires_after(spec.cron, spec.timezone, after)
-        return
-    step = _step(spec)
-    number = (after - EPOCH) // step
-    while True:
-        number += 1
-        yield EPOCH + number * step
+    """All nominal times later than `after`, in order; the same whoever asks, whenever. From `start` to `end`."""
+    if spec.starts_at is not None:
+        after = max(after, _stored(spec.starts_at) - MILLISECOND)
+    times = _all_times(spec, after)
+    return times if spec.ends_at is None else takewhile(_not_after(spec.ends_at), times)
 
 
-def next_nominal(spec: ScheduleSpec, *, after: datetime) -> datetime:
-    return next(nominal_times(spec, after=after))
+def next_nominal(spec: ScheduleSpec, *, after: datetime) -> datetime | None:
+    return next(nominal_times(spec, after=after), None)
 
 
 def plan_tick(spec: ScheduleSpec, *, due: datetime, now: datetime) -> Plan:
     """`due` is the stored next nominal time. Older ones than the grace follow the misfire policy."""
-    now -= timedelta(microseconds=now.microsecond % 1000)
+    now = _stored(now)
     if due > now:
         return Plan((), 0, None, due)
+    following = next_nominal(spec, after=due)
+    if due >= now - spec.misfire.grace and (following is None or following > now):
+        return Plan((due,), 0, None, following)  # as nearly always: this one, on time
     on_time_from = max(due, now - spec.misfire.grace)
     late = _late_to_fire(spec, first=due, before=on_time_from)
-    missed = _missed(spec, first=due, before=late[0] if late else on_time_from)
+    late_until = late[0] if late else on_time_from
+    missed = _missed(spec, first=due, before=late_until, reason=_REASONS[spec.misfire.policy])
     on_time = _between(spec, on_time_from, now, limit=MAX_FIRED_AT_ONCE)
     fire = (*late, *on_time)
     if len(on_time) == MAX_FIRED_AT_ONCE:
         return Plan(fire, len(late), missed, next_nominal(spec, after=on_time[-1]))
     return Plan(fire, len(late), missed, next_nominal(spec, after=now))
+
+
+def pass_over(spec: ScheduleSpec, *, due: datetime, until: datetime) -> tuple[Missed | None, datetime | None]:
+    """For the time of a pause: the nominal times from `due` to `until`, which never fire, and the one after them."""
+    until = _stored(until)
+    return _missed(spec, first=due, before=until + MILLISECOND, reason=PAUSED), next_nominal(spec, after=until)
+
+
+def _all_times(spec: ScheduleSpec, after: datetime) -> Iterator[datetime]:
+    if spec.cron is not None:
+        yield from fires_after(spec.cron, spec.timezone, after)
+    elif spec.at_utc is not None:
+        if _stored(spec.at_utc) > after:
+            yield _stored(spec.at_utc)
+    else:
+        step = _step(spec)
+        for number in count((after - EPOCH) // step + 1):
+            yield EPOCH + number * step
+
+
+def _not_after(end: datetime) -> Callable[[datetime], bool]:
+    return lambda nominal: nominal <= end
+
+
+def _stored(time: datetime) -> datetime:
+    """As the store keeps it."""
+    return time.astimezone(UTC) - timedelta(microseconds=time.microsecond % 1000)
 
 
 def _late_to_fire(spec: ScheduleSpec, *, first: datetime, before: datetime) -> tuple[datetime, ...]:
@@ -79,15 +108,14 @@ def _late_to_fire(spec: ScheduleSpec, *, first: datetime, before: datetime) -> t
     return _newest(spec, first, before, wanted)
 
 
-def _missed(spec: ScheduleSpec, *, first: datetime, before: datetime) -> Missed | None:
+def _missed(spec: ScheduleSpec, *, first: datetime, before: datetime, reason: str) -> Missed | None:
     if first >= before:
         return None
-    reason = {"skip": SKIPPED, "latest": SUPERSEDED, "all": OVER_MAX}[spec.misfire.policy]
     newest = _newest(spec, first, before, 1)
     if not newest:  # the zone's rules changed under a stored time
         return None
     last = newest[-1]
-    if spec.cron is None:
+    if spec.every is not None:
         return Missed((last - first) // _step(spec) + 1, reason, first, last)
     counted = len(_between(spec, first, last, limit=MAX_COUNTED + 1))
     return Missed(min(counted, MAX_COUNTED), reason, first, last, exact=counted <= MAX_COUNTED)
@@ -96,7 +124,9 @@ def _missed(spec: ScheduleSpec, *, first: datetime, before: datetime) -> Missed 
 def _newest(spec: ScheduleSpec, first: datetime, before: datetime, count: int) -> tuple[datetime, ...]:
     """The newest `count` nominal times in [first, before), oldest first; `first` is one of them."""
     end = before - MILLISECOND
-    if spec.cron is None:
+    if spec.ends_at is not None:
+        end = min(end, _stored(spec.ends_at))
+    if spec.every is not None:
         step = _step(spec)
         newest = (end - EPOCH) // step
         oldest = max(newest - count + 1, (first - EPOCH) // step)

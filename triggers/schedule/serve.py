@@ -8,9 +8,10 @@ from collections.abc import Awaitable, Callable
 from prometheus_client import CollectorRegistry
 
 from triggers.role import TriggerGround, trigger_ground
+from triggers.schedule.clock import StoreClock
+from triggers.schedule.mending import Mender
 from triggers.schedule.metrics import ScheduleMetrics
 from triggers.schedule.scheduler import Scheduler
-from triggers.schedule.store import ScheduleStore
 from triggers.service_loop import repeat, stopped_by_signals
 from workers.celery import app
 from workers.process.health import Steps, role_health
@@ -28,11 +29,14 @@ RECONCILE_INTERVAL_S = 1.0
 async def serve(settings: Settings) -> None:
     """Until SIGTERM or SIGINT; what is under way is finished first."""
     registry = CollectorRegistry()
-    metrics = ScheduleMetrics(registry)
     with stopped_by_signals() as stop:
         async with trigger_ground(settings) as ground:
-            scheduler = await _scheduler(ground, metrics)
+            clock = StoreClock(ground.database)
+            await clock.look()
+            scheduler = Scheduler(ground, metrics=ScheduleMetrics(registry), clock=clock)
+            await scheduler.ensure_indexes()
             reconcile = _reconcile_step(ground, registry)
+            mender = Mender(ground.database, clock=clock)
             steps = Steps("tick", "reconcile")
             server = serve_metrics(registry, settings.metrics_listen, role_health(steps))
             log.info(
@@ -42,20 +46,11 @@ async def serve(settings: Settings) -> None:
                 async with asyncio.TaskGroup() as tasks:
                     tasks.create_task(repeat(steps.watched("tick", scheduler.tick), what="tick", stop=stop))
                     tasks.create_task(repeat(steps.watched("reconcile", reconcile), what="reconcile", stop=stop))
+                    tasks.create_task(repeat(clock.look, what="look at the clock", stop=stop))
+                    tasks.create_task(repeat(mender.look, what="mend schedules", stop=stop))
+                await scheduler.stop()
             finally:
                 await asyncio.to_thread(server.close)
-
-
-async def _scheduler(ground: TriggerGround, metrics: ScheduleMetrics) -> Scheduler:
-    store = ScheduleStore(ground.database)
-    await store.ensure_indexes()
-    return Scheduler(
-        store,
-        runs=ground.store,
-        acceptance=ground.acceptance,
-        packages=ground.catalog.packages,
-        metrics=metrics,
-    )
 
 
 def _reconcile_step(ground: TriggerGround, registry: CollectorRegistry) -> Callable[[], Awaitable[float]]:

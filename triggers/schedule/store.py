@@ -1,128 +1,236 @@
-"""The schedule store: when each schedule fires next, and which ticks it skipped and why.
+"""The schedule store: when each schedule fires next, in the document of its trigger.
 
-One document per schedule, moved on by compare-and-set on `next_at`: of any number of schedulers one moves it.
+`schedule.next_at` is there as long as it waits for a time, and in an index of its own: a look costs what is due. It is
+moved on by compare-and-set, so that of any number of schedulers one does it; what was skipped is recorded by the same
+write. `schedule.declared` marks those of packages. In a rollout schedulers with other packages hide a schedule, or give
+it another clock, for a moment: `schedule.hidden` keeps the place that it had.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import logging
+from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
-from pymongo import ASCENDING, UpdateOne
+from bson.codec_options import DatetimeConversion
+from pymongo import ASCENDING, IndexModel, UpdateOne
+from pymongo.asynchronous.collection import AsyncCollection
 from pymongo.asynchronous.database import AsyncDatabase
+from pymongo.errors import BulkWriteError
+from ulid import ULID
 
-from triggers.schedule.plan import next_nominal
-from triggers.schedule.schedules import Schedule
+from triggers.register.record import Record, read_record
+from triggers.register.store import MAX_NOTES
+from triggers.register.trigger import Trigger
+from triggers.schedule.schedules import armed, spec_key, spec_of
+from triggers.schedule.skips import Skips
 
-MAX_DUE = 1000
-MAX_SKIPS_KEPT = 20
-# A scheduler with older packages does not know a new schedule and marks it inactive, one with newer ones marks
-# it active again. While that may be a rollout, the ticks in between still count.
+log = logging.getLogger(__name__)
+
+BATCH = 500
+# A scheduler with older packages does not know a new schedule, or a new clock of one, and hides it; one with newer ones
+# brings it back. While that may be a rollout, the ticks in between still count.
 ROLLOUT = timedelta(minutes=5)
+_DUPLICATE_KEY = 11000
+_UNASKED = {"notes": 0, "counts": 0}  # of a document that is due: the rest says what to do
+
+INDEX = IndexModel(
+    [("schedule.declared", ASCENDING), ("_id", ASCENDING)],
+    name="declared_schedules",
+    partialFilterExpression={"schedule.declared": True},
+)
+
+Document = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """A stored schedule as it was read: the ground for the compare-and-set."""
+    """A schedule as its document said: the ground for the compare-and-set."""
 
     id: str
-    spec_key: str
+    trigger: Trigger
     next_at: datetime
+    record: Record = field(repr=False)
+
+    @property
+    def as_read(self) -> dict[str, Any]:
+        return {"_id": self.id, **_version(self.trigger), "schedule.next_at": self.next_at}
 
 
 @dataclass(frozen=True, slots=True)
-class Skip:
-    """Ticks from `nominal_at` to `until` that started no run; `app_id` None means no app's."""
+class Move:
+    """On to the next time, or to none when there is none any more."""
 
-    reason: str
-    nominal_at: datetime
-    app_id: str | None = None
-    count: int = 1
-    until: datetime | None = None
-    exact: bool = True
-
-    def document(self, now: datetime) -> dict[str, Any]:
-        names = ("reason", "nominal_at", "app_id", "count", "until", "exact")
-        return {**{name: getattr(self, name) for name in names}, "at": now}
+    due: Due
+    next_at: datetime | None
+    last_at: datetime | None = None
+    skips: Skips = field(default_factory=Skips)
+    accepted: int = 0
 
 
 class ScheduleStore:
     def __init__(self, database: AsyncDatabase[dict[str, Any]]) -> None:
-        self.schedules = database["schedules"]
+        self.triggers = triggers_in(database)
 
     async def ensure_indexes(self) -> None:
-        await self.schedules.create_index([("active", ASCENDING), ("next_at", ASCENDING)], name="by_next_time")
+        await self.triggers.create_indexes([INDEX])
 
-    async def sync(self, schedules: Mapping[str, Schedule], now: datetime) -> None:
-        """A schedule first seen, edited, or long away fires first at its next nominal time, not at once."""
-        found = {document["_id"]: document async for document in self.schedules.find({"_id": {"$in": list(schedules)}})}
-        writes = [_arming(schedule, found.get(schedule.id), now) for schedule in schedules.values()]
+    async def sync(self, schedules: Mapping[str, Trigger], now: datetime) -> None:
+        """What the packages declare. One first seen, edited, or long away fires first at its next nominal time."""
+        found = self.triggers.find({"_id": {"$in": list(schedules)}}, {"schedule": 1})
+        kept = {document["_id"]: document.get("schedule") async for document in found}
+        writes = [_arming(trigger, kept.get(id_), now) for id_, trigger in schedules.items()]
         needed = [write for write in writes if write is not None]
         if needed:
-            await self.schedules.bulk_write(needed, ordered=False)
-        await self.schedules.update_many(
-            {"active": True, "_id": {"$nin": list(schedules)}}, {"$set": {"active": False, "inactive_since": now}}
+            await self._write(needed)
+        gone = {"schedule.declared": True, "_id": {"$nin": list(schedules)}}
+        hidden = {"since": now, "spec_key": "$schedule.spec_key", "next_at": "$schedule.next_at"}
+        await self.triggers.update_many(
+            gone,
+            [
+                {"$set": {"schedule.hidden": hidden}},
+                {"$unset": ["schedule.declared", "schedule.next_at"]},
+            ],
         )
 
-    async def next_times(self) -> Mapping[str, datetime]:
-        """When each active schedule fires next."""
-        found = self.schedules.find({"active": True}, {"next_at": 1})
-        return {each["_id"]: each["next_at"] async for each in found}
+    async def next_times(self, ids: Collection[str] = ()) -> Mapping[str, datetime]:
+        """When each schedule of the packages fires next, and each of those ids."""
+        asked = {"$or": [{"schedule.declared": True}, {"_id": {"$in": list(ids)}}]}
+        found = self.triggers.find({**asked, "schedule.next_at": {"$type": "date"}}, {"schedule.next_at": 1})
+        times = {each["_id"]: read_state(each)[0] async for each in found}
+        return {id_: next_at for id_, next_at in times.items() if next_at is not None}
 
-    async def upcoming(self, until: datetime) -> Sequence[Due]:
-        """The schedules whose next time is not after `until`, the longest due first."""
-        query = {"active": True, "next_at": {"$lte": until}}
-        found = self.schedules.find(query, {"spec_key": 1, "next_at": 1}).sort("next_at", ASCENDING)
-        return [Due(each["_id"], each["spec_key"], each["next_at"]) for each in await found.to_list(MAX_DUE)]
+    async def upcoming(self, until: datetime) -> AsyncGenerator[Document, None]:
+        """The documents of the schedules whose next time is not after `until`, the longest due first."""
+        query = {"schedule.next_at": {"$lte": until}}
+        found = self.triggers.find(query, _UNASKED, batch_size=BATCH).sort("schedule.next_at", ASCENDING)
+        async with found:
+            async for document in found:
+                yield document
 
-    async def is_current(self, due: Due) -> bool:
-        return await self.schedules.find_one(_as_read(due), {"_id": 1}) is not None
+    async def still_due(self, dues: Sequence[Due]) -> set[str]:
+        """Those that nobody has moved on, edited or removed since they were read."""
+        wanted = {due.id: due.as_read for due in dues}
+        only = {"schedule.next_at": 1, "schedule.spec_key": 1, "revision": 1}
+        found = self.triggers.find({"_id": {"$in": list(wanted)}}, only)
+        return {each["_id"] async for each in found if _says(each, wanted[each["_id"]])}
 
-    async def advance(
-        self, due: Due, *, next_at: datetime, last_at: datetime | None, skips: Sequence[Skip], now: datetime
-    ) -> bool:
-        """True for the one scheduler that moves it; what was skipped is recorded by the same write."""
-        changed: dict[str, Any] = {"next_at": next_at, "updated_at": now}
-        if last_at is not None:
-            changed["last_at"] = last_at
-        update: dict[str, Any] = {"$set": changed}
-        if skips:
-            kept = [skip.document(now) for skip in skips[-MAX_SKIPS_KEPT:]]
-            update["$push"] = {"skips": {"$each": kept, "$slice": -MAX_SKIPS_KEPT}}
-            update["$inc"] = _counts(skips)
-        return (await self.schedules.update_one(_as_read(due), update)).matched_count == 1
+    async def find_if_due(self, due: Due) -> Record | None:
+        """The same for one, as it is now."""
+        document = await self.triggers.find_one(due.as_read, _UNASKED)
+        if document is None:
+            return None
+        return read_record({**document, "workflow": due.trigger.workflow, "name": due.trigger.spec.name})
+
+    async def advance(self, moves: Sequence[Move], now: datetime) -> set[str]:
+        """The ids of those that this scheduler has moved, and no other."""
+        mark = str(ULID())
+        failed = await self._write([UpdateOne(move.due.as_read, _update(move, now, mark)) for move in moves])
+        if failed:  # a damaged document: its notes or counts are not what they were
+            await self._write([UpdateOne(move.due.as_read, _bare_update(move, now, mark)) for move in moves])
+        asked = {"_id": {"$in": [move.due.id for move in moves]}, "schedule.moved_by": mark}
+        return {each["_id"] async for each in self.triggers.find(asked, {"_id": 1})}
+
+    async def _write(self, writes: Sequence[UpdateOne]) -> int:
+        """How many could not be done. Each is a document's own, so that one does not hurt the others."""
+        try:
+            await self.triggers.bulk_write(writes, ordered=False)
+        except BulkWriteError as error:
+            details = error.details or {}
+            if details.get("writeConcernErrors"):
+                raise
+            errors = [each for each in details.get("writeErrors", ()) if each["code"] != _DUPLICATE_KEY]
+            for each in errors[:1]:
+                log.error("schedules_not_written", extra={"count": len(errors), "code": each["code"]})
+            return len(errors)
+        return 0
 
 
-def _as_read(due: Due) -> dict[str, Any]:
-    return {"_id": due.id, "next_at": due.next_at, "spec_key": due.spec_key}
+def triggers_in(database: AsyncDatabase[dict[str, Any]]) -> AsyncCollection[dict[str, Any]]:
+    """A year that no calendar has, which a hand in the database may have written, is read as no time: it must not stop
+    the look at all others."""
+    triggers = database["triggers"]
+    lenient = triggers.codec_options.with_options(datetime_conversion=DatetimeConversion.DATETIME_AUTO)
+    return triggers.with_options(codec_options=lenient)
 
 
-def _counts(skips: Sequence[Skip]) -> dict[str, int]:
-    counts: dict[str, int] = {}
-    for skip in skips:
-        name = f"skip_counts.{skip.reason}"
-        counts[name] = counts.get(name, 0) + skip.count
-    return counts
+def read_state(document: Document) -> tuple[datetime | None, bool]:
+    """The next time, if there is one, and whether the schedule has ended: neither means that somebody damaged it."""
+    kept = document.get("schedule")
+    if not isinstance(kept, Mapping):
+        return None, False
+    next_at = kept.get("next_at")
+    return (next_at, False) if isinstance(next_at, datetime) else (None, isinstance(kept.get("ended_at"), datetime))
 
 
-def _arming(schedule: Schedule, found: Mapping[str, Any] | None, now: datetime) -> UpdateOne | None:
-    armed = {
-        "workflow": schedule.workflow,
-        "trigger": schedule.spec.name,
-        "spec_key": schedule.spec_key,
-        "next_at": next_nominal(schedule.spec, after=now),
-        "active": True,
-        "inactive_since": None,
-        "updated_at": now,
-    }
-    if found is None:
-        first = {**armed, "last_at": None, "skips": [], "skip_counts": {}}
-        return UpdateOne({"_id": schedule.id}, {"$setOnInsert": first}, upsert=True)
-    as_found = {"_id": schedule.id, "spec_key": found["spec_key"], "active": found["active"]}
-    if found["spec_key"] != schedule.spec_key:
-        return UpdateOne(as_found, {"$set": armed})
-    if found["active"]:
+def _version(trigger: Trigger) -> dict[str, Any]:
+    """What the nominal times go by: for a package's schedule its clock, since its document knows no revisions."""
+    return (
+        {"schedule.spec_key": spec_key(spec_of(trigger))} if trigger.app_id is None else {"revision": trigger.revision}
+    )
+
+
+def _says(document: Document, wanted: Document) -> bool:
+    kept = document.get("schedule")
+    said = {f"schedule.{name}": value for name, value in kept.items()} if isinstance(kept, Mapping) else {}
+    return all({**document, **said}.get(name) == value for name, value in wanted.items())
+
+
+def _bare_update(move: Move, now: datetime, mark: str) -> dict[str, Any]:
+    changed: dict[str, Any] = {"schedule.moved_by": mark}
+    if move.last_at is not None:
+        changed["schedule.last_at"] = move.last_at
+    if move.next_at is not None:
+        return {"$set": {**changed, "schedule.next_at": move.next_at}}
+    return {"$set": {**changed, "schedule.ended_at": now}, "$unset": {"schedule.next_at": ""}}
+
+
+def _update(move: Move, now: datetime, mark: str) -> dict[str, Any]:
+    update = _bare_update(move, now, mark)
+    counted = {f"counts.skipped.{reason}": count for reason, count in move.skips.counts.items()}
+    if move.accepted:
+        counted["counts.accepted"] = move.accepted
+        update["$max"] = {"last_fired_at": now}
+    if counted:
+        update["$inc"] = counted
+    if move.skips.newest:
+        kept = [skip.note(now) for skip in move.skips.newest]
+        update["$push"] = {"notes": {"$each": kept, "$slice": -MAX_NOTES}}
+    return update
+
+
+def _arming(trigger: Trigger, kept: Any, now: datetime) -> UpdateOne | None:
+    """What was read is the condition: of two schedulers that see the same, one writes."""
+    as_found = {"_id": trigger.id, "schedule": kept}  # None is also what is not there
+    state = _state(trigger, kept, now)
+    if state is None:
         return None
-    if now - found["inactive_since"] < ROLLOUT:
-        return UpdateOne(as_found, {"$set": {"active": True, "inactive_since": None}})
-    return UpdateOne(as_found, {"$set": armed})
+    changed = {"schedule": {**state, "declared": True}, "type": "schedule"}
+    first = {"workflow": trigger.workflow, "name": trigger.spec.name, "app_id": None}
+    return UpdateOne(as_found, {"$set": changed, "$setOnInsert": first}, upsert=kept is None)
+
+
+def _state(trigger: Trigger, kept: Any, now: datetime) -> dict[str, Any] | None:
+    """What its document is to say; None when it says that already."""
+    spec = spec_of(trigger)
+    if not isinstance(kept, Mapping):
+        return armed(spec, now)
+    last = {"last_at": kept["last_at"]} if isinstance(kept.get("last_at"), datetime) else {}
+    key, (next_at, has_ended) = spec_key(spec), read_state({"schedule": kept})
+    if kept.get("spec_key") == key and (next_at is not None or has_ended):
+        return None if kept.get("declared") is True else {name: kept[name] for name in kept if name != "hidden"}
+    replaced = {}
+    if next_at is not None:
+        replaced["hidden"] = {"since": now, "spec_key": kept.get("spec_key"), "next_at": next_at}
+    if (before := _place_before(kept.get("hidden"), key, now)) is not None:
+        return {"spec_key": key, "next_at": before, **last, **replaced}
+    return {**armed(spec, now, due=next_at), **last, **replaced}
+
+
+def _place_before(hidden: Any, key: str, now: datetime) -> datetime | None:
+    """Of the same clock, shortly before it was hidden."""
+    if not isinstance(hidden, Mapping) or hidden.get("spec_key") != key:
+        return None
+    since, next_at = hidden.get("since"), hidden.get("next_at")
+    is_of_rollout = isinstance(since, datetime) and isinstance(next_at, datetime) and now - since < ROLLOUT
+    return next_at if is_of_rollout else None

@@ -148,41 +148,89 @@ def scheme(name: str, **more: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("entry", "field"),
+    "entry",
     [
-        ({**EVERY, "jitter": "30s"}, "jitter"),
-        ({**EVERY, "overlap": "buffer_one"}, "overlap"),
-        ({**EVERY, "overlap": "cancel_previous"}, "overlap"),
-        ({**EVERY, "apps": {"collection": "Apps", "field": "_id", "filter": {"paid": True}}}, "apps"),
-        (WHOLE, "collection"),
-        ({**CHANGE, "pipeline": [{"$match": {"a": 1}}]}, "pipeline"),
-        ({**CHANGE, "ordering": "per_document"}, "ordering"),
-        ({**CHANGE, "ordering": "strict"}, "ordering"),
-        ({**CHANGE, "debounce": "5s"}, "debounce"),
-        (scheme("stripe", secret="env:S"), "verify.scheme"),
-        (scheme("hmac", secret=["env:S", "file:/run/s"], header="X-Signature"), "verify.scheme"),
-        (scheme("bearer", secret="env:S"), "verify.scheme"),
-        (scheme("none"), "verify.scheme"),
-        (AFTER, "type"),
-        ({**AFTER, "outcome": ["completed", "max_turns"], "input": {"id": "=run_id"}}, "type"),
+        {**EVERY, "jitter": "30s"},
+        {**EVERY, "overlap": "buffer_one"},
+        {**EVERY, "overlap": "cancel_previous", "pause_after_failures": 3, "start": "2026-01-01", "end": "2027-01-01"},
+        {**EVERY, "apps": {"collection": "Apps", "field": "_id", "filter": {"paid": True}}},
+        {"type": "schedule", "apps": ["acme"], "at": "2026-12-24T18:00", "timezone": "Europe/Berlin"},
+        WHOLE,
+        {**CHANGE, "pipeline": [{"$match": {"a": 1}}], "pre_image": "required", "full_document": "off"},
+        {**CHANGE, "ordering": "strict", "debounce": "5s", "loop_guard": {"max": 5, "per": "10s"}},
+        scheme("standard", secret="env:S"),
+        scheme("svix", secret="env:S"),
+        scheme("stripe", secret="env:S"),
+        scheme("slack", secret="env:S"),
+        scheme("hmac", secret=["env:S", "file:/run/s"], header="X-Signature", timestamp_header="X-Time"),
+        scheme("bearer", secret="env:S", header="X-Gitlab-Token"),
+        scheme("basic", secret="env:S", username="shop"),
+        {**HOOK, "accept": ["json", "form", "text"], "rate": "60/m"},
+        AFTER,
+        {**AFTER, "outcome": ["completed", "failed"], "input": {"id": "=run_id"}, "apps": ["acme"]},
+        {**AFTER, "outcome": "any"},
     ],
 )
-def test_what_the_format_names_and_nothing_executes_yet_makes_a_trigger_inactive(
-    entry: dict[str, Any], field: str
-) -> None:
-    specs, findings = read([entry, WEEKLY])
+def test_every_field_of_the_format_is_taken(entry: dict[str, Any]) -> None:
+    specs, findings = read([entry])
 
-    assert [each.name for each in specs] == ["schedule-1"]
-    (said,) = findings
-    assert (said.level, said.code, said.path) == ("warning", "unsupported_trigger", f"triggers[0].{field}")
-    assert "not executed yet, so this trigger starts nothing; " in said.message
+    assert (len(specs), findings) == (1, ())
+
+
+@pytest.mark.parametrize(
+    ("entry", "place", "words"),
+    [
+        ({**EVERY, "at": "2026-12-24"}, "at", "only one of"),
+        ({"type": "schedule", "apps": ["acme"]}, "", "give one of"),
+        ({"type": "schedule", "apps": ["acme"], "at": "noon"}, "at", "write a time such as"),
+        ({**EVERY, "start": "2026-02-01", "end": "2026-01-01"}, "end", "after start"),
+        ({**EVERY, "apps": [], "app_id": "=tenant"}, "app_id", "no event"),
+        ({**EVERY, "apps": {"colection": "Apps"}}, "apps.collection", "is needed"),
+        ({**EVERY, "apps": "acme"}, "apps", "must be a list"),
+        ({**EVERY, "pause_after_failures": 0}, "pause_after_failures", "greater than"),
+        ({**CHANGE, "pipeline": [{"$out": "elsewhere"}]}, "pipeline", "$match"),
+        ({**CHANGE, "pipeline": [{"$match": {}, "$set": {}}]}, "pipeline", "$match"),
+        ({**CHANGE, "loop_guard": {"max": 0}}, "loop_guard.max", "greater than"),
+        (scheme("stripe"), "verify.secret", "is needed"),
+        (scheme("none", secret="env:S"), "verify.secret", "leave secret out"),
+        (scheme("hmac", secret="env:S"), "verify.header", "is needed"),
+        (scheme("hmac", secret="env:S", header="X-S", signed="{id}"), "verify.signed", "{body}"),
+        (scheme("hmac", secret="env:S", header="X-S", signed="{body}{other}"), "verify.signed", "{body}"),
+        (scheme("hmac", secret="env:S", header="X-S", signed="{timestamp}{body}"), "verify.signed", "replay"),
+        (scheme("hmac", secret="env:S", header="X-S", signed="{id}{body}"), "verify.id_header", "is needed"),
+        (scheme("hmac", secret="env:S", header="X S"), "verify.header", "name of a header"),
+        (scheme("basic", secret="env:S"), "verify.username", "is needed"),
+        (scheme("github", secret="env:S", header="X-S"), "verify.header", "means nothing to scheme github"),
+        ({**HOOK, "rate": "60 per minute"}, "rate", "60/m"),
+        ({**HOOK, "accept": ["xml"]}, "accept[0]", "must be"),
+        ({**AFTER, "outcome": "good"}, "outcome", "succeeded"),
+        ({**AFTER, "app_id": "=app_id"}, "app_id", "stays in the app"),
+    ],
+)
+def test_a_field_that_cannot_be_meant_is_refused_in_its_place(entry: dict[str, Any], place: str, words: str) -> None:
+    specs, findings = read([entry])
+
+    assert specs == ()
+    assert findings[0].path == f"triggers[0].{place}".rstrip(".")
+    assert words in findings[0].message
+
+
+def test_a_webhook_that_anybody_can_call_says_so() -> None:
+    [once], [said] = read([scheme("none")])
+    [twice], [more] = read([scheme("none", even_in_production=True)])
+
+    assert isinstance(once, WebhookSpec)
+    assert isinstance(twice, WebhookSpec)
+    assert (once.verify.even_in_production, twice.verify.even_in_production) == (False, True)
+    assert "in production it is refused" in said.message
+    assert "in production" not in more.message
 
 
 @pytest.mark.parametrize(
     "entry",
     [
         {**EVERY, "jitter": "0s"},
-        {**CHANGE, "debounce": 0, "ordering": "none", "pipeline": []},
+        {**CHANGE, "debounce": 0, "ordering": "per_document", "pipeline": []},
         {**EVERY, "ui_responses": {}},
     ],
 )
@@ -207,8 +255,7 @@ def test_any_trigger_may_answer_for_people(entry: dict[str, Any]) -> None:
         ({**EVERY, "jiter": "30s"}, "jiter"),
         ({**EVERY, "overlap": "buffer"}, "overlap"),
         ({**EVERY, "overlap": ["buffer_one"]}, "overlap"),
-        ({**EVERY, "apps": {"colection": "Apps"}}, "apps"),
-        ({**EVERY, "apps": {"collection": "Apps", "feld": "_id"}}, "apps"),
+        ({**EVERY, "apps": {"collection": "Apps", "feld": "_id"}}, "apps.feld"),
         ({**EVERY, "ui_responses": {"approve": "yes"}}, "ui_responses.approve"),
         ({**EVERY, "ui_responses": ["approve"]}, "ui_responses"),
         ({**EVERY, "ui_responses": {"approve": {"a": [{"b": "=order.b"}]}}}, "ui_responses"),
@@ -225,23 +272,16 @@ def test_any_trigger_may_answer_for_people(entry: dict[str, Any]) -> None:
         ({**AFTER, "outcomes": "completed"}, "outcomes"),
     ],
 )
-def test_a_typo_beside_what_is_not_executed_yet_is_an_error(entry: dict[str, Any], field: str) -> None:
+def test_a_typo_is_an_error_at_its_place(entry: dict[str, Any], field: str) -> None:
     errors = [each for each in found([entry]) if each[0] == "error"]
     assert errors == [("error", "bad_trigger", FILE, f"triggers[0].{field}")]
-
-
-def test_the_rest_of_an_inactive_trigger_is_checked_as_ever() -> None:
-    assert found([{**WEEKLY, "jitter": "5s", "cron": "99 * * * *"}]) == [
-        ("warning", "unsupported_trigger", FILE, "triggers[0].jitter"),
-        ("error", "bad_trigger", FILE, "triggers[0].cron"),
-    ]
 
 
 @pytest.mark.parametrize(
     ("entry", "message"),
     [
         ({"type": "webhook", "apps": ["acme"]}, "is needed; write verify: …"),
-        ({**EVERY, "overlap": "sometimes"}, "must be 'skip' or 'allow'"),
+        ({**EVERY, "overlap": "sometimes"}, "must be 'skip', 'buffer_one', 'allow' or 'cancel_previous'"),
         ({**EVERY, "apps": "acme"}, "must be a list"),
         ({**EVERY, "description": 5}, "must be text"),
         ({**EVERY, "input": [1]}, "must be a mapping"),

@@ -55,9 +55,3 @@ def test_a_typo_is_told_what_was_meant() -> None:
     _, [finding] = read({**ENTRIES["schedule"], "priorty": 9})
 
     assert finding.message == "is not a field of this trigger; did you mean priority?"
-
-
-def test_a_trigger_that_is_not_executed_yet_may_have_one_too() -> None:
-    assert [each.code for each in read({"type": "run_finished", "workflow": "Refunds", "priority": 1})[1]] == [
-        "unsupported_trigger"
-    ]

@@ -88,6 +88,7 @@ def test_a_name_is_what_fits_into_addresses_and_keys(name: object) -> None:
         ({"overlap": "maybe"}, "overlap"),
         ({"misfire": {"policy": "never"}}, "misfire.policy"),
         ({"misfire": {"max": 0}}, "misfire.max"),
+        ({"misfire": {"policy": "skip", "grace": 0}}, "misfire"),
         ({"misfire": {"grace": "long"}}, "misfire.grace"),
     ],
 )

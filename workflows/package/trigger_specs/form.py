@@ -2,11 +2,15 @@
 
 from typing import Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from workflows.context.value_types import is_of_type, is_one_of
 from workflows.package.trigger_specs.trigger import BaseTrigger
 from workflows.package.trigger_specs.values import FieldError, Spec
+
+DELIVERY_FIELD = "_delivery"  # hidden in each rendered page
+# `_request` is what expressions see beside the fields; a browser writes its character set into `_charset_`.
+RESERVED = (DELIVERY_FIELD, "_request", "_charset_")
 
 
 class FormInput(Spec):
@@ -33,5 +37,16 @@ class FormInput(Spec):
 
 class FormSpec(BaseTrigger):
     type: Literal["form_submit"] = "form_submit"
+    description: str = Field(default="", description="Shown on the page, under its title")
     title: str = Field(default="", description="Of the page; without it the name")
     inputs: dict[str, FormInput] = Field(min_length=1)
+
+    @field_validator("inputs")
+    @classmethod
+    def _names_that_arrive(cls, inputs: dict[str, FormInput]) -> dict[str, FormInput]:
+        for name in inputs:
+            if not name.strip() or not name.isprintable():
+                raise ValueError("a field needs a name of printable characters")
+            if name in RESERVED:
+                raise ValueError(f"{name} has a meaning of its own; give the field another name")
+        return inputs

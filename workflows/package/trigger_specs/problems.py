@@ -17,9 +17,13 @@ class Problem:
 
 
 def problems_of(error: ValidationError) -> Sequence[Problem]:
+    found = error.errors(include_url=False, include_input=False)
+    inside = {each["loc"][:-1] for each in found}
+    # A list whose items are all refused is not empty as well.
+    said = [each for each in found if each["type"] != "too_short" or each["loc"] not in inside]
     return [
         Problem(_place(each), _message(each), each["type"] == "extra_forbidden" and len(each["loc"]) == 1)
-        for each in error.errors(include_url=False, include_input=False)
+        for each in said
     ]
 
 

@@ -12,6 +12,7 @@ from workflows.package.trigger_specs.values import UNION_TAGS, Duration, FieldEr
 
 _CLOCKS = ("cron", "every", "at")
 _SHORTEST = timedelta(seconds=1)
+_YEARS = range(1970, 3000)
 LIST, COLLECTION = UNION_TAGS
 
 
@@ -75,12 +76,29 @@ class ScheduleSpec(BaseTrigger):
         return self
 
     @model_validator(mode="after")
-    def _in_order(self) -> "ScheduleSpec":
+    def _within_the_calendar(self) -> "ScheduleSpec":
+        for field in ("at", "start", "end"):
+            moment: datetime | None = getattr(self, field)
+            if moment is not None and moment.year not in _YEARS:
+                raise FieldError(field, f"write a time of the years {_YEARS[0]} to {_YEARS[-1]}")
+        return self
+
+    @model_validator(mode="after")
+    def _fires_at_all(self) -> "ScheduleSpec":
         if self.starts_at is not None and self.ends_at is not None and self.ends_at <= self.starts_at:
             raise FieldError("end", "end must be after start")
+        if self.at_utc is not None and not self._is_open(self.at_utc):
+            raise FieldError("at", "this is before start or after end, so that it never fires; leave those out")
+        if self.misfire.policy == "skip" and self.misfire.grace < _SHORTEST:
+            # Every tick is seen some milliseconds after its time.
+            raise FieldError("misfire", "with policy skip the grace must be at least 1s, or no tick would ever fire")
         if is_expression(self.app_id):
             raise FieldError("app_id", "a tick brings no event to select an app from; name it, or use apps")
         return self
+
+    def _is_open(self, time: datetime) -> bool:
+        starts_at, ends_at = self.starts_at, self.ends_at
+        return (starts_at is None or starts_at <= time) and (ends_at is None or time <= ends_at)
 
     @property
     def at_utc(self) -> datetime | None:

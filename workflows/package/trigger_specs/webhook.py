@@ -22,6 +22,7 @@ _FIELDS_OF = {
     "basic": ("username",),
     "none": ("even_in_production",),
 }
+LONGEST_TOLERANCE = timedelta(days=1)  # delivery ids are kept for a week, and a replay must find its first run
 _OWN_FIELDS = frozenset(field for fields in _FIELDS_OF.values() for field in fields)
 
 
@@ -56,6 +57,12 @@ class Verification(Spec):
             raise FieldError("secret", "is needed; write env:NAME or file:PATH")
         if any(not reference.startswith(("env:", "file:")) for reference in self.secret):
             raise FieldError("secret", "write env:NAME or file:PATH, never the secret itself")
+        return self
+
+    @model_validator(mode="after")
+    def _tolerance_is_a_window(self) -> "Verification":
+        if not timedelta(seconds=1) <= self.tolerance <= LONGEST_TOLERANCE:
+            raise FieldError("tolerance", "write a duration from 1s to 1d; clocks differ by seconds, 300s is usual")
         return self
 
     @model_validator(mode="after")
@@ -104,6 +111,13 @@ class WebhookSpec(BaseTrigger):
         if self.rate is not None and not _RATE.fullmatch(self.rate):
             raise FieldError("rate", "write a number of calls and s, m or h, such as 60/m")
         return self
+
+    @property
+    def body_kinds(self) -> tuple[BodyKind, ...]:
+        """Slack sends events as JSON, and commands and clicks as forms: both, unless the author says otherwise."""
+        if self.verify.scheme == "slack" and "accept" not in self.model_fields_set:
+            return ("json", "form")
+        return self.accept
 
     @property
     def calls_per_s(self) -> tuple[int, int] | None:

@@ -1,0 +1,107 @@
+"""A scheduler on a real MongoDB and on a clock that the test moves."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from prometheus_client import CollectorRegistry
+from pymongo.asynchronous.database import AsyncDatabase
+
+from tests.trigger_packages import package_with
+from triggers.acceptance import Acceptance
+from triggers.register.store import TriggerStore
+from triggers.register.trigger import Trigger
+from triggers.schedule.kind import KIND
+from triggers.schedule.metrics import ScheduleMetrics
+from triggers.schedule.scheduler import Scheduler
+from workers.store.run_store import RunStore
+from workflows.package.catalog import Catalog
+from workflows.package.models import Package
+from workflows.package.trigger_specs.schedule import ScheduleSpec
+
+START = datetime(2026, 6, 1, 11, 59, 30, tzinfo=UTC)
+NOON = datetime(2026, 6, 1, 12, 0, tzinfo=UTC)
+SECOND = timedelta(seconds=1)
+MINUTE = timedelta(minutes=1)
+
+
+@dataclass(frozen=True)
+class Ground:
+    database: AsyncDatabase[dict[str, Any]]
+    store: RunStore
+    acceptance: Acceptance
+    triggers: TriggerStore
+    catalog: Catalog
+
+
+class Clock:
+    def __init__(self, now: datetime = START) -> None:
+        self.now = now
+
+    def __call__(self) -> datetime:
+        return self.now
+
+
+class Bench:
+    """One scheduler with what a test wants to turn and see."""
+
+    def __init__(self, store: RunStore, acceptance: Acceptance, clock: Callable[[], datetime]) -> None:
+        self.registry = CollectorRegistry()
+        self.packages: dict[str, Package] = package_with()
+        self.store = store
+        self.triggers = TriggerStore(store.database)
+        self.clock = clock
+        self.ground = Ground(store.database, store, acceptance, self.triggers, Catalog(()))
+        self.scheduler = Scheduler(
+            self.ground, metrics=ScheduleMetrics(self.registry), clock=clock, packages=lambda: self.packages
+        )
+
+    async def ensure_indexes(self) -> None:
+        await self.triggers.ensure_indexes()
+        await self.scheduler.ensure_indexes()
+
+    def declare(self, **spec: Any) -> Trigger:
+        declared = ScheduleSpec.model_validate({"name": "nightly", "apps": ("acme",), **spec})
+        self.packages = package_with(declared)
+        return Trigger("Digest", declared)
+
+    async def make(self, *, app_id: str = "acme", **spec: Any) -> Trigger:
+        """At run time, as API and CLI do."""
+        made = Trigger("Digest", ScheduleSpec.model_validate({"name": "made", **spec}), app_id, revision=1)
+        await self.triggers.create(made, more=KIND.at_first(made, self.clock()))
+        return made
+
+    async def ticks_at(self, clock: Clock, *times: datetime) -> None:
+        for time in times:
+            clock.now = time
+            await self.scheduler.tick()
+            await self.scheduler.settled()
+
+    def metric(self, name: str, *, trigger: str = "Digest/nightly", **labels: str) -> float | None:
+        return self.registry.get_sample_value(f"unattended_{name}", {"trigger": trigger, **labels})
+
+    async def document(self, id_: str = "Digest/nightly") -> dict[str, Any]:
+        found = await self.triggers.triggers.find_one({"_id": id_})
+        assert found is not None
+        return found
+
+    async def kept(self, id_: str = "Digest/nightly") -> dict[str, Any]:
+        kept: dict[str, Any] = (await self.document(id_))["schedule"]
+        return kept
+
+    async def skipped(self, id_: str = "Digest/nightly") -> Mapping[str, int]:
+        found = await self.triggers.find(id_)
+        assert found is not None
+        return {
+            name.removeprefix("skipped."): number for name, number in found.counts.items() if name.startswith("skipped")
+        }
+
+
+async def nominal(store: RunStore) -> list[datetime]:
+    found = store.runs.find({}, {"trigger.nominal_at": 1}).sort("trigger.nominal_at", 1)
+    return [run["trigger"]["nominal_at"] async for run in found]
+
+
+async def finish_all(store: RunStore, state: str = "succeeded") -> None:
+    await store.runs.update_many({}, {"$set": {"state": state}, "$unset": {"order_head": 1, "lane": 1}})

@@ -1,0 +1,145 @@
+"""One tick for the apps that a collection names: in portions, each once, and nobody else waits."""
+
+import logging
+from typing import Any
+
+import pytest
+from bson import ObjectId
+
+from tests.chaos.lengths import length
+from tests.integration.triggers.schedule_bench import MINUTE, NOON, Bench, Clock
+from tests.integration.triggers.waiting import until
+from triggers.schedule.apps import PORTION
+from triggers.schedule.kind import KIND
+from triggers.schedule.scheduler import MANY_RUNS
+from workers.settings import Settings
+from workers.store.run_store import RunStore
+
+pytestmark = pytest.mark.integration
+
+APPS = {"collection": "Apps", "field": "name", "filter": {"plan": "paid"}}
+
+
+async def test_each_usable_name_that_the_filter_finds_gets_one_run(
+    schedules: Bench, store: RunStore, clock: Clock
+) -> None:
+    known = ObjectId()
+    names: list[Any] = ["acme", "globex", "acme", 7, known, "", "bell\x07", "x" * 201, None, True, 1.5, ["acme"], {}]
+    await store.database["Apps"].insert_many([{"name": name, "plan": "paid"} for name in names])
+    await store.database["Apps"].insert_many([{"name": "free", "plan": "free"}, {"plan": "paid"}])
+    schedules.declare(cron="* * * * *", apps=APPS)
+    await schedules.scheduler.tick()
+
+    await schedules.ticks_at(clock, NOON)
+
+    assert sorted(run["app_id"] for run in await store.list()) == sorted(["acme", "globex", "7", str(known)])
+    document = await schedules.document()
+    assert document["counts"] == {"accepted": 4, "skipped": {"unusable_app": 9}}
+    assert document["schedule"]["next_at"] == NOON + MINUTE
+
+
+async def test_the_collection_is_read_anew_at_each_tick(schedules: Bench, store: RunStore, clock: Clock) -> None:
+    schedules.declare(cron="* * * * *", apps={"collection": "Apps"}, overlap="allow")
+    await schedules.scheduler.tick()
+    await schedules.ticks_at(clock, NOON)
+    assert await schedules.skipped() == {"no_apps": 1}
+
+    await store.database["Apps"].insert_one({"_id": "acme"})
+    await schedules.ticks_at(clock, NOON + MINUTE)
+    await store.database["Apps"].delete_one({})
+    await store.database["Apps"].insert_one({"_id": "globex"})
+    await schedules.ticks_at(clock, NOON + 2 * MINUTE)
+
+    runs = await store.runs.find({}).sort("trigger.nominal_at", 1).to_list(None)
+    assert [run["app_id"] for run in runs] == ["acme", "globex"]
+
+
+async def test_ten_thousand_apps_are_started_and_a_small_schedule_does_not_wait_for_them(
+    schedules: Bench, store: RunStore, clock: Clock
+) -> None:
+    count = length(short=3_000, long=10_000)
+    await store.database["Apps"].insert_many([{"_id": f"app{number}"} for number in range(count)])
+    schedules.declare(cron="* * * * *", apps={"collection": "Apps"})
+    await schedules.make(cron="* * * * *")
+    await schedules.scheduler.tick()
+    clock.now = NOON
+
+    await schedules.scheduler.tick()
+
+    assert await store.runs.count_documents({"trigger.name": "made"}) == 1
+    assert "accepted" not in (await schedules.document()).get("counts", {})
+    clock.now = NOON + MINUTE
+    await schedules.scheduler.tick()
+    assert (await schedules.document("Digest/made@acme"))["counts"]["skipped"] == {"overlap": 1}
+
+    await schedules.scheduler.settled()
+    assert (await schedules.document())["counts"]["accepted"] == count
+    assert len(await store.runs.distinct("app_id", {"trigger.name": "nightly"})) == count
+
+
+async def _any(store: RunStore) -> bool:
+    return await store.runs.find_one({}, {"_id": 1}) is not None
+
+
+async def test_a_fan_out_that_broke_off_is_taken_up_and_makes_what_is_missing(
+    schedules: Bench, store: RunStore, clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    count = 3 * PORTION
+    await store.database["Apps"].insert_many([{"_id": f"app{number:05}"} for number in range(count)])
+    schedules.declare(cron="* * * * *", apps={"collection": "Apps"}, overlap="allow")
+    await schedules.scheduler.tick()
+    clock.now = NOON
+
+    await schedules.scheduler.tick()
+    await until(lambda: _any(store), "a first portion")
+    await schedules.scheduler.stop()
+
+    broken_off = await store.runs.count_documents({})
+    assert 0 < broken_off < count
+    assert (await schedules.kept())["next_at"] == NOON
+
+    other = Bench(store, schedules.ground.acceptance, clock)
+    other.packages = schedules.packages
+    await other.ticks_at(clock, NOON)
+
+    assert len(await store.runs.distinct("app_id")) == await store.runs.count_documents({}) == count
+    assert (await schedules.document())["counts"] == {"accepted": count}
+    assert "duplicate_dropped" not in {record.message for record in caplog.records}
+    assert (await schedules.kept())["next_at"] == NOON + MINUTE
+
+
+async def test_a_long_list_of_apps_goes_on_beside_the_others_too(
+    schedules: Bench, store: RunStore, clock: Clock
+) -> None:
+    schedules.declare(cron="* * * * *", apps=tuple(f"app{number}" for number in range(MANY_RUNS + 1)))
+    await schedules.scheduler.tick()
+
+    await schedules.ticks_at(clock, NOON)
+
+    assert await store.runs.count_documents({}) == MANY_RUNS + 1
+
+
+@pytest.mark.parametrize(
+    ("apps", "why"),
+    [
+        ({"collection": "runs"}, "belongs to Unattended itself"),
+        ({"collection": "system.users", "database": "admin"}, "belongs to the database server"),
+        ({"collection": "Apps", "filter": {"$or": [{"$where": "true"}]}}, "$where"),
+        ({"collection": "Apps", "filter": {"name": {"$near": "me"}}}, ""),
+        ({"collection": "A$b", "field": "a..b"}, ""),
+    ],
+)
+async def test_apps_that_must_not_or_cannot_be_read_are_a_recorded_skip(
+    schedules: Bench, clock: Clock, settings: Settings, apps: dict[str, Any], why: str
+) -> None:
+    trigger = schedules.declare(cron="* * * * *", apps=apps)
+    await schedules.scheduler.tick()
+
+    await schedules.ticks_at(clock, NOON)
+
+    [note] = (await schedules.document())["notes"]
+    assert note["reason"] == "apps_unreadable"
+    assert why in note["detail"]
+    assert (await schedules.kept())["next_at"] == NOON + MINUTE
+    assert (KIND.inactive(trigger, settings) is not None) == (why != "")

@@ -1,0 +1,225 @@
+"""Edits of packages while the clock goes on: a schedule is its name, and a run its nominal time."""
+
+import random
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from tests.integration.triggers.schedule_bench import MINUTE, NOON, SECOND, START, Bench, Clock, nominal
+from tests.trigger_packages import package_with
+from triggers.acceptance import Acceptance
+from triggers.schedule.scheduler import SYNC_INTERVAL
+from triggers.schedule.store import ROLLOUT
+from workers.store.run_store import RunStore
+from workers.together import together
+from workflows.package.trigger_specs.schedule import ScheduleSpec
+
+pytestmark = pytest.mark.integration
+
+
+def minutely(name: str, **spec: object) -> ScheduleSpec:
+    return ScheduleSpec.model_validate(
+        {"name": name, "cron": "* * * * *", "apps": ("acme",), "overlap": "allow", **spec}
+    )
+
+
+async def test_a_redeployment_during_a_tick_neither_doubles_nor_loses_one(
+    store: RunStore, acceptance: Acceptance, clock: Clock, schedules: Bench
+) -> None:
+    other = Bench(store, acceptance, clock)
+    for bench in (schedules, other):
+        bench.packages = package_with(minutely("nightly"))
+    await schedules.scheduler.tick()
+
+    for minute in range(5):
+        clock.now = NOON + minute * MINUTE
+        other.packages = package_with(minutely("nightly", input={"version": minute}))
+        await together([schedules.scheduler.tick(), other.scheduler.tick()])
+
+    assert await nominal(store) == [NOON + minute * MINUTE for minute in range(5)]
+
+
+async def test_a_rename_goes_on_under_the_new_name_from_the_next_time_on(
+    schedules: Bench, store: RunStore, clock: Clock
+) -> None:
+    schedules.packages = package_with(minutely("old"))
+    await schedules.scheduler.tick()
+    await schedules.ticks_at(clock, NOON)
+
+    schedules.packages = package_with(minutely("new"))
+    await schedules.ticks_at(clock, NOON + SECOND, NOON + MINUTE, NOON + 2 * MINUTE)
+
+    runs = await store.runs.find({}).sort("trigger.nominal_at", 1).to_list(None)
+    assert [run["trigger"]["name"] for run in runs] == ["old", "new", "new"]
+
+
+async def test_the_same_clock_under_two_names_is_two_schedules(schedules: Bench, store: RunStore, clock: Clock) -> None:
+    schedules.packages = package_with(minutely("one"), minutely("two"))
+    await schedules.scheduler.tick()
+
+    await schedules.ticks_at(clock, NOON)
+
+    assert sorted(run["trigger"]["name"] for run in await store.list()) == ["one", "two"]
+
+
+async def test_an_edit_there_and_back_fires_nothing_twice(schedules: Bench, store: RunStore, clock: Clock) -> None:
+    schedules.packages = package_with(minutely("nightly"))
+    await schedules.scheduler.tick()
+    await schedules.ticks_at(clock, NOON)
+
+    schedules.packages = package_with(minutely("nightly", cron="30 18 * * *"))
+    await schedules.ticks_at(clock, NOON + SECOND)
+    schedules.packages = package_with(minutely("nightly"))
+    await schedules.ticks_at(clock, NOON + 2 * SECOND, NOON + MINUTE)
+
+    assert await nominal(store) == [NOON, NOON + MINUTE]
+
+
+async def test_documents_that_are_deleted_or_damaged_at_random_are_armed_again(
+    schedules: Bench, store: RunStore, clock: Clock
+) -> None:
+    chance = random.Random(6)
+    names = [f"s{number}" for number in range(12)]
+    schedules.packages = package_with(*(minutely(name) for name in names))
+    await schedules.scheduler.tick()
+    triggers = schedules.triggers.triggers
+    for number in range(30):
+        id_ = f"Digest/{chance.choice(names)}"
+        damages: list[dict[str, object]] = [
+            {"$unset": {"schedule": ""}},
+            {"$unset": {"schedule.next_at": ""}},
+            {"$set": {"schedule.next_at": "never"}},
+            {"$set": {"schedule": []}},
+            {"$unset": {"schedule.spec_key": "", "schedule.declared": ""}},
+        ]
+        if number % 3 == 0:
+            await triggers.delete_one({"_id": id_})
+        else:
+            await triggers.update_one({"_id": id_}, chance.choice(damages))
+
+    clock.now = START + SYNC_INTERVAL
+    await schedules.scheduler.tick()
+    await schedules.ticks_at(clock, NOON + MINUTE)
+
+    fired = await store.runs.distinct("trigger.name", {"trigger.nominal_at": NOON + MINUTE})
+    assert sorted(fired) == sorted(names)
+
+
+async def test_a_schedule_keeps_its_place_when_another_package_version_hides_it_for_a_moment(
+    store: RunStore, acceptance: Acceptance, clock: Clock, schedules: Bench
+) -> None:
+    """A rollout: the old schedulers do not know the new trigger, the new ones not the old."""
+    other = Bench(store, acceptance, clock)
+    schedules.packages = package_with(minutely("old"), minutely("both"))
+    other.packages = package_with(minutely("new"), minutely("both"))
+    await schedules.scheduler.tick()
+    await other.scheduler.tick()
+    for second in range(31, 151):
+        clock.now = START + timedelta(seconds=second)
+        for bench in (schedules, other):
+            bench.packages = dict(bench.packages)
+            await bench.scheduler.tick()
+
+    both = await store.runs.distinct("trigger.nominal_at", {"trigger.name": "both"})
+    assert both == [datetime(2026, 6, 1, 12, minute, tzinfo=UTC) for minute in range(3)]
+    assert await store.runs.count_documents({"trigger.name": "both"}) == 3
+
+
+async def test_a_rollout_that_changes_the_clock_loses_no_time_of_either(
+    store: RunStore, acceptance: Acceptance, clock: Clock, schedules: Bench
+) -> None:
+    """Old and new schedulers look at their packages in turns, and each sees a clock that is not its own."""
+    other = Bench(store, acceptance, clock)
+    schedules.packages = package_with(minutely("nightly"))
+    other.packages = package_with(minutely("nightly", cron="30 * * * * *"))
+    await schedules.scheduler.tick()
+    for half_minutes in range(1, 13):
+        for bench, late in ((other, 12), (schedules, 27)):  # the other one had it when its time came
+            bench.packages = dict(bench.packages)
+            await bench.ticks_at(clock, START + half_minutes * 30 * SECOND + late * SECOND)
+
+    assert await nominal(store) == [NOON + number * 30 * SECOND for number in range(12)]
+    assert "skipped" not in (await schedules.document())["counts"]
+
+
+@pytest.mark.parametrize("edit", [{"end": "2026-07-01T00:00"}, {"timezone": "Europe/London"}, {"cron": "0 12 * * *"}])
+async def test_an_edit_keeps_what_is_due_at_this_moment_and_a_time_of_the_new_clock_too(
+    schedules: Bench, store: RunStore, clock: Clock, edit: dict[str, str]
+) -> None:
+    schedules.packages = package_with(minutely("nightly"))
+    await schedules.scheduler.tick()
+
+    schedules.packages = package_with(minutely("nightly", **{**edit, "timezone": edit.get("timezone", "UTC")}))
+    await schedules.ticks_at(clock, NOON + SECOND)
+
+    assert await nominal(store) == [NOON]
+
+
+async def test_an_edited_cron_fires_next_by_the_new_one(schedules: Bench, store: RunStore, clock: Clock) -> None:
+    schedules.declare(cron="* * * * *")
+    await schedules.scheduler.tick()
+
+    schedules.declare(cron="30 18 * * *")
+    clock.now = NOON + SECOND
+    await schedules.scheduler.tick()
+
+    assert await nominal(store) == []
+    assert (await schedules.kept())["next_at"] == datetime(2026, 6, 1, 18, 30, tzinfo=UTC)
+
+
+async def test_an_edit_of_anything_else_keeps_the_next_time(schedules: Bench, store: RunStore, clock: Clock) -> None:
+    schedules.declare(cron="* * * * *")
+    await schedules.scheduler.tick()
+
+    schedules.declare(cron="* * * * *", input={"report": "daily"})
+    clock.now = NOON + SECOND
+    await schedules.scheduler.tick()
+
+    assert await nominal(store) == [NOON]
+
+
+async def test_a_removed_schedule_stays_as_inactive_and_starts_anew_when_it_comes_back_late(
+    schedules: Bench, store: RunStore, clock: Clock
+) -> None:
+    schedules.declare(cron="* * * * *")
+    await schedules.scheduler.tick()
+    schedules.packages = {}
+    clock.now = NOON + SECOND
+    await schedules.scheduler.tick()
+    assert "next_at" not in await schedules.kept()
+    assert schedules.metric("schedule_next_fire_timestamp_seconds") is None
+
+    schedules.declare(cron="* * * * *")
+    clock.now = NOON + ROLLOUT + 30 * SECOND
+    await schedules.scheduler.tick()
+
+    document = await schedules.document()
+    assert document["schedule"]["declared"] is True
+    assert document["schedule"]["next_at"] > clock.now
+    assert await nominal(store) == []
+
+
+async def test_a_schedule_that_another_scheduler_hid_for_a_moment_loses_no_tick(
+    schedules: Bench, store: RunStore, clock: Clock
+) -> None:
+    schedules.declare(cron="* * * * *")
+    await schedules.scheduler.tick()
+    schedules.packages = {}
+    await schedules.scheduler.tick()
+
+    schedules.declare(cron="* * * * *")
+    clock.now = NOON + SECOND
+    await schedules.scheduler.tick()
+
+    assert await nominal(store) == [NOON]
+
+
+async def test_a_deleted_document_is_armed_again(schedules: Bench, clock: Clock) -> None:
+    schedules.declare(cron="* * * * *")
+    await schedules.scheduler.tick()
+    await schedules.triggers.triggers.delete_many({})
+
+    clock.now = START + timedelta(seconds=31)
+    await schedules.scheduler.tick()
+
+    assert (await schedules.kept())["next_at"] == NOON + timedelta(minutes=1)

@@ -1,0 +1,247 @@
+"""What a tick does while an earlier run of its trigger goes on; and jitter, pauses and failures, on real runs."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from tests.integration.triggers.schedule_bench import MINUTE, NOON, SECOND, Bench, Clock, finish_all, nominal
+from triggers.register.record import Pause
+from triggers.schedule.backfill import backfill, plan_backfill
+from triggers.schedule.starting import Starter
+from triggers.schedule.ticks import Tick
+from workers.control.cancelling import cancel
+from workers.store.run_store import RunStore
+
+pytestmark = pytest.mark.integration
+
+MINUTES = [NOON + number * MINUTE for number in range(6)]
+
+
+async def states(store: RunStore) -> list[tuple[str, str | None]]:
+    """Of all runs in the order of their ticks: the state, and what holds it."""
+    found = store.runs.find({}).sort("trigger.nominal_at", 1)
+    return [(run["state"], run["hold"]) async for run in found]
+
+
+async def test_buffer_one_lets_one_wait_behind_the_one_at_work_and_skips_the_next(
+    schedules: Bench, store: RunStore, clock: Clock
+) -> None:
+    schedules.declare(cron="* * * * *", overlap="buffer_one")
+    await schedules.scheduler.tick()
+
+    await schedules.ticks_at(clock, *MINUTES[:4])
+
+    assert await states(store) == [("queued", None), ("queued", "concurrency")]
+    assert await schedules.skipped() == {"buffer_full": 2}
+    assert [note["nominal_at"] for note in (await schedules.document())["notes"]] == MINUTES[2:4]
+
+    first = await store.runs.find_one({"trigger.nominal_at": NOON})
+    assert first is not None
+    await cancel(store, first["_id"], by="a test")
+    await schedules.ticks_at(clock, MINUTES[4])
+
+    assert await states(store) == [("cancelled", None), ("queued", None), ("queued", "concurrency")]
+
+
+async def test_cancel_previous_stops_what_runs_and_starts_when_it_has_let_go(
+    schedules: Bench, store: RunStore, clock: Clock
+) -> None:
+    schedules.declare(cron="* * * * *", overlap="cancel_previous")
+    await schedules.scheduler.tick()
+    await schedules.ticks_at(clock, NOON)
+    await store.runs.update_one({}, {"$set": {"state": "running"}, "$unset": {"lane": 1}})
+
+    await schedules.ticks_at(clock, MINUTES[1])
+
+    running = await store.runs.find_one({"state": "running"})
+    assert running is not None
+    assert running["cancel_requested"]["by"].startswith("its schedule")
+    assert await states(store) == [("running", None), ("queued", "concurrency")]
+
+    await schedules.ticks_at(clock, MINUTES[2])
+
+    assert await states(store) == [("running", None), ("cancelled", None), ("queued", "concurrency")]
+    assert await schedules.skipped() == {}
+
+
+async def test_cancel_previous_leaves_other_apps_and_other_triggers_alone(
+    schedules: Bench, store: RunStore, clock: Clock
+) -> None:
+    schedules.declare(cron="* * * * *", overlap="cancel_previous", apps=("acme", "globex"))
+    await schedules.make(app_id="acme", cron="* * * * *", overlap="allow")
+    await schedules.scheduler.tick()
+    await schedules.ticks_at(clock, NOON)
+    await store.runs.update_many({"app_id": "globex"}, {"$set": {"state": "succeeded"}})
+
+    await schedules.ticks_at(clock, MINUTES[1])
+
+    cancelled = await store.runs.find({"state": "cancelled"}).to_list(None)
+    assert [(run["app_id"], run["trigger"]["name"]) for run in cancelled] == [("acme", "nightly")]
+    assert await store.runs.count_documents({"trigger.name": "made", "state": "queued"}) == 2
+
+
+async def test_a_tick_that_is_repeated_neither_skips_nor_cancels_its_own_run(
+    schedules: Bench, store: RunStore, clock: Clock
+) -> None:
+    for overlap in ("skip", "buffer_one", "cancel_previous"):
+        schedules.declare(name=overlap, cron="* * * * *", overlap=overlap)
+        clock.now = NOON - SECOND
+        await schedules.scheduler.tick()
+        await schedules.ticks_at(clock, NOON)
+        await schedules.triggers.triggers.update_one({"_id": f"Digest/{overlap}"}, {"$set": {"schedule.next_at": NOON}})
+        await schedules.scheduler.tick()
+
+        assert await schedules.skipped(f"Digest/{overlap}") == {}
+
+    assert await states(store) == [("queued", None)] * 3
+
+
+@pytest.mark.parametrize("overlap", ["skip", "buffer_one", "cancel_previous"])
+async def test_a_run_that_another_scheduler_makes_meanwhile_is_no_overlap_of_itself(
+    schedules: Bench, store: RunStore, clock: Clock, overlap: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def not_yet(_starter: Starter, _ticks: object) -> set[Tick]:
+        return set()
+
+    schedules.declare(cron="* * * * *", overlap=overlap)
+    await schedules.scheduler.tick()
+    await schedules.ticks_at(clock, NOON)
+    monkeypatch.setattr(Starter, "_there_already", not_yet)
+
+    await schedules.triggers.triggers.update_one({}, {"$set": {"schedule.next_at": NOON}})
+    await schedules.scheduler.tick()
+
+    assert await states(store) == [("queued", None)]
+    assert await schedules.skipped() == {}
+
+
+async def test_jitter_delays_the_start_and_neither_the_run_nor_its_key(
+    schedules: Bench, store: RunStore, clock: Clock
+) -> None:
+    clock.now = noon = datetime(2050, 6, 1, 12, 0, tzinfo=UTC)  # what is to start later is told only until then
+    apps = tuple(f"app{number}" for number in range(20))
+    schedules.declare(every="1m", jitter="10m", apps=apps)
+    await schedules.scheduler.tick()
+
+    await schedules.ticks_at(clock, noon + MINUTE)
+
+    runs = await store.runs.find({}).to_list(None)
+    assert {run["trigger"]["id"] for run in runs} == {(noon + MINUTE).isoformat()}
+    starts = {run["not_before"] for run in runs}
+    assert len(starts) == 20
+    assert noon + MINUTE <= min(starts) <= max(starts) < noon + 2 * MINUTE
+
+
+async def test_a_paused_tick_is_recorded_and_never_made_up_for(schedules: Bench, store: RunStore, clock: Clock) -> None:
+    trigger = schedules.declare(cron="* * * * *", overlap="allow", misfire={"policy": "all", "grace": "10m"})
+    await schedules.scheduler.tick()
+    await schedules.triggers.pause(trigger, Pause(clock(), "ann", "maintenance"))
+
+    await schedules.ticks_at(clock, *MINUTES[:3])
+
+    assert await nominal(store) == []
+    assert await schedules.skipped() == {"paused": 3}
+    assert schedules.metric("schedule_skips_total", reason="paused") == 3
+
+    await schedules.triggers.resume(trigger)
+    await schedules.triggers.triggers.update_one({}, {"$set": {"resumed_at": MINUTES[2] + SECOND}})
+    await schedules.ticks_at(clock, MINUTES[3])
+
+    assert await nominal(store) == [MINUTES[3]]
+
+
+async def test_what_passed_during_a_pause_is_not_made_up_for_though_no_scheduler_ran(
+    schedules: Bench, store: RunStore, clock: Clock
+) -> None:
+    trigger = schedules.declare(cron="* * * * *", overlap="allow", misfire={"policy": "latest"})
+    await schedules.scheduler.tick()
+    await schedules.triggers.pause(trigger, Pause(clock(), "ann"))
+    await schedules.triggers.resume(trigger)
+    await schedules.triggers.triggers.update_one({}, {"$set": {"resumed_at": MINUTES[2] + SECOND}})
+
+    await schedules.ticks_at(clock, MINUTES[5])
+
+    assert await nominal(store) == MINUTES[3:6]
+    assert await schedules.skipped() == {"paused": 3}
+
+
+async def test_a_pause_for_one_app_leaves_the_others(schedules: Bench, store: RunStore, clock: Clock) -> None:
+    trigger = schedules.declare(cron="* * * * *", apps=("acme", "globex"))
+    await schedules.scheduler.tick()
+    await schedules.triggers.pause(trigger, Pause(clock(), "ann"), app_id="acme")
+
+    await schedules.ticks_at(clock, NOON)
+
+    assert [run["app_id"] for run in await store.list()] == ["globex"]
+    assert (await schedules.document())["notes"][0]["app_id"] == "acme"
+
+
+async def test_failures_in_a_row_pause_that_app_until_it_is_resumed(
+    schedules: Bench, store: RunStore, clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    now = datetime.now(UTC).replace(second=0, microsecond=0)  # failures before it was resumed count no more
+    clock.now = now - 5 * MINUTE
+    trigger = schedules.declare(cron="* * * * *", apps=("acme", "globex"), pause_after_failures=2)
+    await schedules.scheduler.tick()
+    for minutes in range(-4, 0):
+        await schedules.ticks_at(clock, now + minutes * MINUTE)
+        await store.runs.update_many({"app_id": "acme"}, {"$set": {"state": "failed"}})
+        await store.runs.update_many({"app_id": "globex"}, {"$set": {"state": "succeeded"}})
+
+    assert await store.runs.count_documents({"app_id": "acme"}) == 2
+    assert await store.runs.count_documents({"app_id": "globex"}) == 4
+    record = await schedules.triggers.find(trigger.id)
+    assert record is not None
+    pause = record.paused_apps["acme"]
+    assert (pause.reason, pause.note) == ("failures", "its last 2 runs failed")
+    assert await schedules.skipped() == {"paused": 2}
+    assert [record.message for record in caplog.records].count("trigger_paused_after_failures") == 1
+
+    await schedules.triggers.resume(trigger, app_id="acme")
+    await schedules.ticks_at(clock, now + 2 * MINUTE)
+
+    assert await store.runs.count_documents({"app_id": "acme", "state": "queued"}) == 1
+
+
+async def test_a_success_between_failures_pauses_nothing(schedules: Bench, store: RunStore, clock: Clock) -> None:
+    schedules.declare(cron="* * * * *", pause_after_failures=2)
+    await schedules.scheduler.tick()
+    for number, state in enumerate(["failed", "succeeded", "failed", "cancelled", "parked"]):
+        await schedules.ticks_at(clock, MINUTES[number])
+        await store.runs.update_one({"trigger.nominal_at": MINUTES[number]}, {"$set": {"state": state}})
+
+    await schedules.ticks_at(clock, MINUTES[5])
+
+    assert len(await nominal(store)) == 5
+    assert (await schedules.document())["paused_apps"]["acme"]["pause"]["reason"] == "failures"
+
+
+async def test_one_that_was_made_at_run_time_is_paused_as_a_whole(
+    schedules: Bench, store: RunStore, clock: Clock
+) -> None:
+    made = await schedules.make(every="1m", pause_after_failures=1)
+    await schedules.ticks_at(clock, NOON)
+    await finish_all(store, "failed")
+
+    await schedules.ticks_at(clock, NOON + timedelta(minutes=1))
+
+    record = await schedules.triggers.find(made.id)
+    assert record is not None
+    assert record.paused is not None
+    assert record.paused.reason == "failures"
+
+
+@pytest.mark.parametrize("overlap", ["skip", "buffer_one", "cancel_previous"])
+async def test_a_backfill_goes_on_beside_the_ticks(
+    schedules: Bench, store: RunStore, clock: Clock, overlap: str
+) -> None:
+    trigger = schedules.declare(cron="* * * * *", overlap=overlap)
+    await schedules.scheduler.tick()
+    plan = await plan_backfill(trigger, start=NOON - 5 * MINUTE, end=NOON - MINUTE, store=store)
+    await backfill(plan, schedules.ground.acceptance)
+
+    await schedules.ticks_at(clock, NOON)
+
+    assert await store.runs.count_documents({"state": "queued", "correlation_id": {"$regex": "^backfill_"}}) == 5
+    assert await store.runs.count_documents({"state": "queued", "trigger.nominal_at": NOON, "hold": None}) == 1
+    assert await schedules.skipped() == {}

@@ -1,0 +1,32 @@
+"""What a schedule may say of its clock."""
+
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from workflows.package.trigger_specs.problems import problems_of
+from workflows.package.trigger_specs.schedule import ScheduleSpec
+
+
+@pytest.mark.parametrize(
+    ("clock", "place", "said"),
+    [
+        ({"at": "0001-01-01T00:00", "timezone": "Asia/Tokyo"}, "at", "of the years"),
+        ({"every": "1h", "start": "9999-12-31T23:00", "timezone": "America/New_York"}, "start", "of the years"),
+        ({"every": "1h", "end": "1969-12-31"}, "end", "of the years"),
+        ({"every": "1h", "start": "2026-02-01", "end": "2026-01-01"}, "end", "after start"),
+        ({"at": "2026-01-01", "start": "2026-02-01"}, "at", "never fires"),
+        ({"at": "2026-03-01", "end": "2026-02-01"}, "at", "never fires"),
+        ({"cron": "0 0 30 2 *"}, "cron", "can never fire"),
+    ],
+)
+def test_a_clock_that_never_fires_or_leaves_the_calendar_is_refused(
+    clock: dict[str, Any], place: str, said: str
+) -> None:
+    with pytest.raises(ValidationError) as refused:
+        ScheduleSpec.model_validate({"name": "s", "apps": ["acme"], **clock})
+
+    [problem] = problems_of(refused.value)
+    assert problem.place == place
+    assert said in problem.message

@@ -1,0 +1,56 @@
+"""The scheduler's clock: this machine's, or the database's where the two disagree.
+
+All schedulers share one database, whose clock leases and waiting runs go by already. A machine that is an hour ahead
+would fire what is not due yet, and count as missed what is. Between two looks time goes on by a clock that nobody sets.
+"""
+
+import logging
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from pymongo.asynchronous.database import AsyncDatabase
+
+log = logging.getLogger(__name__)
+
+TOLERATED = timedelta(seconds=5)  # more than clocks that are kept in time differ, and no harm: see the dedupe key
+LOOK_EVERY_S = 5.0
+SLOW_ANSWER_S = 2.0  # says too little about now
+
+
+class StoreClock:
+    def __init__(
+        self,
+        database: AsyncDatabase[dict[str, Any]],
+        *,
+        local: Callable[[], datetime] = lambda: datetime.now(UTC),
+        steady: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._database = database
+        self._local = local
+        self._steady = steady
+        self._base, self._since = local(), steady()
+        self._is_off = False
+
+    def __call__(self) -> datetime:
+        return self._base + timedelta(seconds=self._steady() - self._since)
+
+    async def look(self) -> float:
+        """Returns the seconds until it should be done again."""
+        asked = self._steady()
+        answer = await self._database.command("hello", codec_options=self._database.codec_options)
+        now = self._steady()
+        if now - asked < SLOW_ANSWER_S:
+            self._set(answer["localTime"] + timedelta(seconds=(now - asked) / 2), now)
+        return LOOK_EVERY_S
+
+    def _set(self, store: datetime, now: float) -> None:
+        local = self._local()
+        is_off = abs(local - store) > TOLERATED
+        self._base, self._since = store if is_off else local, now
+        if is_off and not self._is_off:
+            log.warning("clock_is_off", extra={"ahead_s": round((local - store).total_seconds(), 1)})
+        elif self._is_off and not is_off:
+            log.info("clock_is_right_again")
+        self._is_off = is_off

@@ -1,0 +1,103 @@
+"""Fan-out: ticks with very many runs go on beside the others, portion by portion, so that nobody waits for them.
+
+Their place is moved on at the end. A scheduler that dies in the middle leaves the tick due, and whoever takes it up
+finds the runs that are there.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+from pymongo.asynchronous.database import AsyncDatabase
+from pymongo.errors import PyMongoError
+
+from triggers.schedule.apps import AppsUnreadableError, apps_of
+from triggers.schedule.firing import Firing
+from triggers.schedule.skips import APPS_UNREADABLE, NO_APPS, UNUSABLE_APP, Skip
+from triggers.schedule.starting import Starter
+from triggers.schedule.store import Due, ScheduleStore
+
+log = logging.getLogger(__name__)
+
+MOST_AT_ONCE = 8
+
+
+class FanOut:
+    def __init__(
+        self,
+        store: ScheduleStore,
+        starter: Starter,
+        database: AsyncDatabase[dict[str, Any]],
+        done: Callable[[Sequence[Firing]], Awaitable[int]],
+    ) -> None:
+        """`done` moves on what has fired."""
+        self._store = store
+        self._starter = starter
+        self._database = database
+        self._done = done
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._stopping = False
+
+    def is_busy_with(self, trigger_id: str) -> bool:
+        return trigger_id in self._tasks
+
+    def begin(self, firing: Firing) -> None:
+        """Or not, while too much is under way: it stays due."""
+        if len(self._tasks) < MOST_AT_ONCE and firing.id not in self._tasks and not self._stopping:
+            self._tasks[firing.id] = asyncio.create_task(self._fire(firing), name=f"fan-out {firing.id}")
+
+    def check(self) -> None:
+        """Forgets what is done; raises what nobody expected."""
+        for id_, task in list(self._tasks.items()):
+            if task.done():
+                del self._tasks[id_]
+                task.result()
+
+    async def settled(self) -> None:
+        """Once all that is under way has come to its end."""
+        if self._tasks:
+            await asyncio.wait(self._tasks.values())
+        self.check()
+
+    async def stop(self) -> None:
+        """After the portion that is under way. What is missing is due still, for the next scheduler."""
+        self._stopping = True
+        await self.settled()
+
+    async def _fire(self, firing: Firing) -> None:
+        try:
+            for nominal in firing.fire:
+                if not await self._fire_one(firing, nominal):
+                    return
+            await self._done([firing])
+        except PyMongoError as error:
+            log.warning("fan_out_interrupted", extra={"trigger": firing.id, "error": type(error).__name__})
+
+    async def _fire_one(self, firing: Firing, nominal: datetime) -> bool:
+        """False when it is not ours to go on with: it was moved on or edited meanwhile, or the process stops."""
+        nobody = True
+        try:
+            async for portion in apps_of(firing.due.trigger, self._database):
+                due = await self._current(firing.due)
+                if due is None:
+                    return False
+                if portion.unusable:
+                    firing.skips.add([Skip(UNUSABLE_APP, nominal, count=portion.unusable)])
+                started = await self._starter.start([(due, nominal, app_id) for app_id in portion.apps])
+                for each in started.values():
+                    firing.add(each)
+                nobody = nobody and not portion.apps
+        except AppsUnreadableError as error:
+            firing.skips.add([Skip(APPS_UNREADABLE, nominal, detail=str(error))])
+            return True
+        if nobody:
+            firing.skips.add([Skip(NO_APPS, nominal)])
+        return True
+
+    async def _current(self, due: Due) -> Due | None:
+        """With the pauses of now."""
+        record = None if self._stopping else await self._store.find_if_due(due)
+        return None if record is None else replace(due, record=record)

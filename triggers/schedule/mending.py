@@ -1,0 +1,65 @@
+"""Mending: a schedule that was made at run time and waits for no time, though it has not ended, is armed again.
+
+Nothing we do leaves one like that; a restored backup or a hand in the database may. All of them are looked through, a
+few at a time. Those of packages are put right whenever packages are looked at.
+"""
+
+import logging
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from pymongo import ASCENDING
+from pymongo.asynchronous.database import AsyncDatabase
+
+from triggers.register.record import read_record
+from triggers.schedule.schedules import armed
+from triggers.schedule.store import read_state, triggers_in
+from workflows.package.trigger_specs.schedule import ScheduleSpec
+
+log = logging.getLogger(__name__)
+
+AT_ONCE = 1000
+EVERY_S = 5.0
+
+
+class Mender:
+    def __init__(
+        self,
+        database: AsyncDatabase[dict[str, Any]],
+        *,
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+        at_once: int = AT_ONCE,
+    ) -> None:
+        self._triggers = triggers_in(database)
+        self._clock = clock
+        self._at_once = at_once
+        self._looked_until = ""
+
+    async def look(self) -> float:
+        """At the next ones, from the start again after the last; returns the seconds until it should go on."""
+        asked = {"spec.type": "schedule", "_id": {"$gt": self._looked_until}}
+        found = self._triggers.find(asked, {"schedule": 1}).sort("_id", ASCENDING).limit(self._at_once)
+        seen = await found.to_list(None)
+        for document in seen:
+            if read_state(document) == (None, False):
+                await self._mend(document)
+        self._looked_until = seen[-1]["_id"] if len(seen) == self._at_once else ""
+        return EVERY_S
+
+    async def _mend(self, seen: Mapping[str, Any]) -> None:
+        """What was seen is the condition, and None is also what is not there."""
+        as_seen = {"_id": seen["_id"], "schedule": seen.get("schedule")}
+        document = await self._triggers.find_one(as_seen)
+        if document is None:
+            return
+        try:
+            record = read_record(document)
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            log.error("schedule_unreadable", extra={"trigger": seen["_id"], "error": type(error).__name__})
+            return
+        if isinstance(record.spec, ScheduleSpec):
+            same = {**as_seen, "revision": record.revision}
+            mended = await self._triggers.update_one(same, {"$set": {"schedule": armed(record.spec, self._clock())}})
+            if mended.modified_count:
+                log.warning("schedule_armed_again", extra={"trigger": record.id})

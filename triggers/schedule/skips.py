@@ -1,0 +1,82 @@
+"""Skips: nominal times that started no run, each with its reason."""
+
+from collections import deque
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from triggers.register.store import MAX_NOTES
+from triggers.schedule.plan import Missed, Plan
+
+# Beside `late`, `superseded`, `over_max` and `paused`, which a plan tells.
+OVERLAP = "overlap"
+BUFFER_FULL = "buffer_full"
+UNMAPPABLE = "unmappable"
+NOT_STORABLE = "not_storable"
+NO_APPS = "no_apps"
+UNUSABLE_APP = "unusable_app"
+APPS_UNREADABLE = "apps_unreadable"
+NO_WORKFLOW = "no_workflow"  # no package has it, or none that can be started
+SHADOWED = "shadowed"  # by a package's trigger of the same name
+
+
+@dataclass(frozen=True, slots=True)
+class Skip:
+    """Ticks from `nominal_at` to `until` that started no run; `app_id` None means no app's."""
+
+    reason: str
+    nominal_at: datetime
+    app_id: str | None = None
+    count: int = 1
+    until: datetime | None = None
+    exact: bool = True
+    detail: str = ""
+
+    def note(self, now: datetime) -> dict[str, Any]:
+        said = {
+            "reason": self.reason,
+            "app_id": self.app_id,
+            "nominal_at": self.nominal_at,
+            "until": self.until,
+            "count": self.count if self.count > 1 else None,
+            "exact": None if self.exact else False,
+            "detail": self.detail[:300] or None,
+        }
+        return {**{name: value for name, value in said.items() if value is not None}, "at": now}
+
+
+def missed(ticks: Missed | None) -> list[Skip]:
+    if ticks is None:
+        return []
+    return [Skip(ticks.reason, ticks.first, count=ticks.count, until=ticks.last, exact=ticks.exact)]
+
+
+def none_of(plan: Plan, reason: str, detail: str = "") -> list[Skip]:
+    """What a plan fires, for no app at all."""
+    return [Skip(reason, nominal, detail=detail) for nominal in plan.fire]
+
+
+class Skips:
+    """Of one firing: all are counted, and of ten thousand apps times a thousand ticks only the newest are kept."""
+
+    def __init__(self, skips: Iterable[Skip] = ()) -> None:
+        self.newest: deque[Skip] = deque(maxlen=MAX_NOTES)
+        self._counts: dict[str, int] = {}
+        self._last: dict[str, Skip] = {}
+        self.add(skips)
+
+    @property
+    def counts(self) -> Mapping[str, int]:
+        return self._counts
+
+    @property
+    def last(self) -> Mapping[str, Skip]:
+        """Of each reason."""
+        return self._last
+
+    def add(self, skips: Iterable[Skip]) -> None:
+        for skip in skips:
+            self.newest.append(skip)
+            self._counts[skip.reason] = self._counts.get(skip.reason, 0) + skip.count
+            self._last[skip.reason] = skip
