@@ -1,43 +1,115 @@
-"""The intake: one change event becomes durable runs, for every trigger that it concerns."""
+"""The intake of changes: one event becomes durable runs, for every trigger that it concerns."""
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
-from triggers.acceptance import Acceptance
-from triggers.change_stream.mapping import run_requests
-from triggers.change_stream.metrics import StreamMetrics
+from triggers.change_stream.loop_guard import LoopGuards, Verdict
+from triggers.change_stream.mapping import Change, apps_of, debounce_key, request_of
+from triggers.change_stream.outlook import images_hint
+from triggers.change_stream.starting import Starting, Wish
 from triggers.change_stream.watches import Watch
-from triggers.payload import PayloadError, plain_json
-from workers.store.storable import NotStorableError
+from triggers.payload import PayloadError, holds
 
 log = logging.getLogger(__name__)
 
+Event = Mapping[str, Any]
 
-class Intake:
-    def __init__(self, acceptance: Acceptance, metrics: StreamMetrics) -> None:
-        self._acceptance = acceptance
-        self._metrics = metrics
 
-    async def take(self, event: Mapping[str, Any], watches: Sequence[Watch]) -> None:
-        """When it returns, nothing of the event is left to do. One trigger's failure is none of the others'."""
-        concerned = [watch for watch in watches if watch.concerns(event)]
-        payload = plain_json(event) if concerned else None
+class ChangeIntake:
+    def __init__(self, watches: Sequence[Watch], starting: Starting, guards: LoopGuards) -> None:
+        self._watches = watches
+        self._starting = starting
+        self._guards = guards
+        # An event of a document waits for the earlier ones of it only where somebody cares for their order.
+        self._per_document = any(
+            watch.spec.ordering == "per_document" or watch.spec.debounce for watch in self._watches
+        )
+        self._strict = tuple(watch for watch in watches if watch.spec.ordering == "strict")
+
+    def lanes(self, event: Event) -> Collection[Hashable]:
+        lanes: list[Hashable] = [watch.id for watch in self._strict if watch.concerns(event, happened_at(event))]
+        if self._per_document:
+            lanes.append((event["ns"].get("coll"), repr(event.get("documentKey"))))
+        return lanes
+
+    async def take(self, events: Sequence[Event]) -> None:
+        """One trigger's failure is none of the others'."""
+        wishes = [wish for event in events for wish in self._wishes(event)]
+        if wishes:
+            await self._starting.start(wishes)
+
+    def _wishes(self, event: Event) -> Iterator[Wish]:
+        happened = happened_at(event)
+        concerned = [watch for watch in self._watches if watch.concerns(event, happened)]
+        if not concerned:
+            return
+        change = Change(event, happened)
         for watch in concerned:
             try:
-                await self._accept(watch, payload, event_id=event["_id"]["_data"])
+                yield from self._wishes_of(watch, change)
             except PayloadError as error:
-                self._skip(watch, "unmappable", error)
-            except NotStorableError as error:
-                self._skip(watch, "not_storable", error)
+                self._starting.skipped(watch.trigger, "unmappable", event_id=change.id, detail=str(error))
 
-    async def _accept(self, watch: Watch, payload: Any, *, event_id: str) -> None:
-        for request in run_requests(watch, payload, event_id=event_id, fired_at=datetime.now(UTC)):
-            accepted = await self._acceptance.accept(request)
-            if not accepted.created:
-                self._metrics.duplicate(watch.id)
+    def _wishes_of(self, watch: Watch, change: Change) -> Iterator[Wish]:
+        if self._lacks_image(watch, change):
+            return
+        if not holds(watch.spec.when, change.data):
+            self._starting.passed_over(watch.trigger)
+            return
+        apps = [
+            app_id
+            for app_id in apps_of(watch, change)
+            if not self._starting.is_paused(watch.trigger, app_id, change.id)
+        ]
+        if not apps or self._is_loop(watch, change):
+            return
+        now = datetime.now(UTC)
+        for app_id in apps:
+            request = request_of(watch, app_id, change, now)
+            if watch.spec.debounce:  # most events go into a run that waits, and are no loop
+                started = partial(self._count, watch, change)
+                yield Wish(watch.trigger, request, debounce_key(watch, app_id, change), started)
+            else:
+                self._count(watch, change)
+                yield Wish(watch.trigger, request)
 
-    def _skip(self, watch: Watch, reason: str, error: ValueError) -> None:
-        self._metrics.skipped(watch.id, reason)
-        log.warning("event_skipped", extra={"trigger": watch.id, "reason": reason, "error": str(error)})
+    def _lacks_image(self, watch: Watch, change: Change) -> bool:
+        """`required` is looked at here: the server would end the stream for all at the first event without it."""
+        event, spec = change.data, watch.spec
+        if event["operationType"] == "insert" or "required" not in (spec.pre_image, spec.full_document):
+            return False
+        has_document = event["operationType"] == "delete" or event.get("fullDocument") is not None
+        for wanted, there, reason in (
+            (spec.pre_image, event.get("fullDocumentBeforeChange") is not None, "no_pre_image"),
+            (spec.full_document, has_document, "no_full_document"),
+        ):
+            if wanted == "required" and not there:
+                detail = images_hint(event["ns"]["db"], event["ns"]["coll"])
+                self._starting.skipped(watch.trigger, reason, event_id=change.id, detail=detail)
+                return True
+        return False
+
+    def _count(self, watch: Watch, change: Change) -> None:
+        self._guards.count((watch.id, change.document), event_id=change.id, happened=change.happened)
+
+    def _is_loop(self, watch: Watch, change: Change) -> bool:
+        limit, document = watch.spec.loop_guard, (watch.id, change.document)
+        verdict = self._guards.judge(document, limit, event_id=change.id, happened=change.happened)
+        if verdict is Verdict.GO:
+            return False
+        per_s = limit.per.total_seconds()
+        detail = f"this document has started more than {limit.max} runs in {per_s:g} s; the workflow may write to it"
+        self._starting.skipped(watch.trigger, "loop_guard", event_id=change.id, detail=detail)
+        if verdict is Verdict.LOOP:
+            place = {"collection": change.data["ns"]["coll"], "max": limit.max, "per_s": per_s}
+            log.warning("loop_stopped", extra={"trigger": watch.id, **place})
+        return True
+
+
+def happened_at(event: Event) -> datetime:
+    """By the server's clock; milliseconds where it tells them."""
+    at: datetime = event.get("wallTime") or event["clusterTime"].as_datetime()
+    return at

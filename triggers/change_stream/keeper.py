@@ -5,56 +5,75 @@
    events, whose runs are found by their dedupe key; nothing is skipped.
 3. A position the server cannot go on from suspends the stream, unless all its triggers say resume_now. Either
    way the gap is recorded: the stream is never silently blind.
+4. What the server does not do at all (a pipeline it does not understand, a database we may not read) is told with its
+   words, and tried again now and then; the position stays.
 """
 
 import asyncio
 import logging
 import time
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from functools import partial
 
 from pymongo.errors import PyMongoError
 
-from triggers.change_stream.intake import Intake
+from triggers.change_stream.bunches import Intake
+from triggers.change_stream.joining import Joining, LeaseGoneError
+from triggers.change_stream.large_events import LargeEvents
 from triggers.change_stream.metrics import StreamMetrics, StreamState
+from triggers.change_stream.plan import StreamPlan
 from triggers.change_stream.reading import Reading
-from triggers.change_stream.source import EventTooLargeError, PositionUnusableError, Source
-from triggers.change_stream.store import SUSPENDED, Gap, Position, StreamRecord, StreamStore
-from triggers.change_stream.watches import Watch, all_resume_now
+from triggers.change_stream.source import (
+    EventTooLargeError,
+    PositionUnusableError,
+    Source,
+    StreamRefusedError,
+    next_event,
+)
+from triggers.change_stream.store import SUSPENDED, Gap, Position, StreamStore
 from triggers.service_loop import repeat
 
 log = logging.getLogger(__name__)
 
 SUSPENDED_CHECK_S = 10.0
 AFTER_A_GAP_S = 1.0  # a stream that keeps losing its position must not spin
+MOST_OF_A_BATCH = 16 * 1024 * 1024  # so a large event that is not met by then is no longer large
 
 
-class LeaseGoneError(Exception):
-    """Another watcher reads the stream now."""
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """What a stream asks for, and what becomes of its events."""
+
+    plan: StreamPlan
+    intake: Intake
 
 
 class Keeper:
     def __init__(
-        self,
-        stream: str,
-        watches: Sequence[Watch],
-        *,
-        source: Source,
-        store: StreamStore,
-        intake: Intake,
-        metrics: StreamMetrics,
-        lease_s: float,
+        self, reader: Reader, *, source: Source, store: StreamStore, metrics: StreamMetrics, lease_s: float
     ) -> None:
-        self.watches = tuple(watches)  # replaced from outside when packages change
-        self._stream = stream
+        self._reader = reader
+        self._stream = reader.plan.id
         self._source = source
         self._store = store
-        self._intake = intake
         self._metrics = metrics
+        self._large_events = LargeEvents(source, store, metrics)
+        self._joining = Joining(source, store)
         self._look_in_s = lease_s / 3
         self._stop = asyncio.Event()
+        self._position = Position()
         self._one_by_one = False
         self._by_time = False
+        self._refused: str | None = None  # as its document says, whoever has written that
+        self._said_refused: str | None = None
+        self._has_lease = False
+
+    def read_as(self, reader: Reader) -> None:
+        """From now on: its triggers have changed."""
+        if reader.plan != self._reader.plan:
+            self._reader = reader
 
     def stop(self) -> None:
         self._stop.set()
@@ -73,78 +92,114 @@ class Keeper:
             return self._look_in_s
         if record.state == SUSPENDED:
             return await self._stay_suspended()
-        self._metrics.state(self._stream, StreamState.READING)
+        self._refused = record.refused
+        reader = self._reader
         try:
-            await self._read(self._start(record))
+            async with self._lease_kept():
+                position = await self._joining.start(reader.plan, record)
+                await self._read(reader, Position(None, position.time) if self._by_time else position)
         except LeaseGoneError:
             log.warning("stream_lease_lost", extra={"stream": self._stream})
-            return self._look_in_s
+            return AFTER_A_GAP_S
         except PositionUnusableError as error:
             return await self._give_up_position(error)
-        except EventTooLargeError:
-            await self._pass_over_large_event(record)
+        except StreamRefusedError as error:
+            return await self._say_refused(str(error))
         return 0
 
-    def _start(self, record: StreamRecord) -> Position:
-        return Position(None, record.position.time) if self._by_time else record.position
+    @asynccontextmanager
+    async def _lease_kept(self) -> AsyncIterator[None]:
+        """Events may take longer than the lease, when there are many or MongoDB is slow."""
+        self._has_lease = True
+        done = asyncio.Event()
+        keeping = asyncio.create_task(repeat(self._keep_lease, what=f"lease of {self._stream}", stop=done))
+        try:
+            yield
+        finally:
+            done.set()
+            await keeping
 
-    async def _read(self, position: Position) -> None:
-        watches = self.watches
-        async with await self._source.open(watches, position, one_by_one=self._one_by_one) as stream:
+    async def _keep_lease(self) -> float:
+        self._has_lease = self._has_lease and await self._store.renew(self._stream)
+        return self._look_in_s
+
+    async def _read(self, reader: Reader, position: Position) -> None:
+        """The server refuses the whole batch that a large event is in: those before it come first, each by itself."""
+        self._position = position
+        try:
+            await self._follow(reader, position)
+            self._one_by_one = False
+        except EventTooLargeError:
+            if not self._one_by_one:
+                self._one_by_one = True
+                return
+            passed = await self._large_events.take(reader.plan, reader.intake, self._position)
+            if passed is not None:
+                await self._save(passed.position)
+                self._one_by_one = not passed.was_large
+
+    async def _follow(self, reader: Reader, position: Position) -> None:
+        plan = reader.plan
+        async with await self._source.open(plan, position, one_by_one=self._one_by_one) as stream:
             reading = Reading(
                 stream,
                 position,
-                take=lambda event: self._intake.take(event, watches),
+                intake=reader.intake,
                 save=self._save,
                 report_lag=lambda seconds: self._metrics.lag(self._stream, seconds),
                 save_idle_every_s=self._look_in_s,
             )
-            log.info("stream_opened", extra={"stream": self._stream, "triggers": [watch.id for watch in watches]})
-            caught_up = await reading.follow(
-                wanted=lambda: not self._stop.is_set() and self.watches == watches, only_one=self._one_by_one
+            self._metrics.state(self._stream, StreamState.READING)
+            log.info("stream_opened", extra={"stream": self._stream, "triggers": [each.id for each in plan.triggers]})
+
+            def wanted() -> bool:
+                passed_by = self._one_by_one and reading.bytes >= MOST_OF_A_BATCH
+                return self._has_lease and self._reader is reader and not self._stop.is_set() and not passed_by
+
+            await reading.follow(
+                partial(next_event, stream, plan, position), wanted=wanted, until_idle=self._one_by_one
             )
-            self._one_by_one = self._one_by_one and not caught_up
 
     async def _save(self, position: Position) -> None:
         if not await self._store.save(self._stream, position):
             raise LeaseGoneError
+        self._position = position
         self._by_time = False
         self._metrics.saved(self._stream, time.time())
+        if self._refused is not None:
+            await self._store.accepted(self._stream)
+            self._refused = self._said_refused = None
 
     async def _give_up_position(self, error: PositionUnusableError) -> float:
-        record = await self._store.acquire(self._stream)  # with what has been saved since it was opened
+        record = await self._store.mine(self._stream)  # with what has been saved since it was opened
         if record is None:
-            return self._look_in_s
-        if record.position.time is not None and not self._by_time:
+            return AFTER_A_GAP_S
+        if record.position.time is not None and record.position.token is not None and not self._by_time:
             # The server looks for the token's event through the filter, and with other triggers the filter
             # lets other events pass. From its time on, a few events come twice and none is missed.
             self._by_time = True
             return 0
         self._by_time = False
-        await self._store.suspend(self._stream, Gap(record.saved_at, None, "history_lost"))
+        if not await self._store.suspend(self._stream, Gap(record.saved_at, None, "history_lost")):
+            return AFTER_A_GAP_S
         self._metrics.gap(self._stream)
         log.error("stream_suspended", extra={"stream": self._stream, "reason": "history_lost", "code": error.code})
         return AFTER_A_GAP_S
 
     async def _stay_suspended(self) -> float:
-        if all_resume_now(self.watches):
-            await self._store.resume_from_now(self._stream)
+        if self._reader.plan.resume_now:
+            await self._store.resume_from_now(self._stream, await self._source.now())
             log.warning("stream_resumed_from_now", extra={"stream": self._stream})
             return 0
         self._metrics.state(self._stream, StreamState.SUSPENDED)
         return min(self._look_in_s, SUSPENDED_CHECK_S)
 
-    async def _pass_over_large_event(self, record: StreamRecord) -> None:
-        """The server refuses the whole batch, so first come the events before it, each by itself."""
-        if not self._one_by_one:
-            self._one_by_one = True
-            return
-        self._one_by_one = False
-        large = await self._source.next_without_content(self.watches, self._start(record))
-        if large is None:
-            return
-        happened = large["clusterTime"].as_datetime()
-        await self._store.record_gap(self._stream, Gap(happened, happened, "event_too_large"))
-        await self._save(Position(large["_id"], large["clusterTime"]))
-        self._metrics.gap(self._stream)
-        log.error("event_too_large", extra={"stream": self._stream, "collection": large["ns"]["coll"]})
+    async def _say_refused(self, words: str) -> float:
+        self._metrics.state(self._stream, StreamState.REFUSED)
+        if words != self._refused:
+            await self._store.refuse(self._stream, words)
+        if words != self._said_refused:
+            self._said_refused = words
+            triggers = [each.id for each in self._reader.plan.triggers]
+            log.error("stream_refused", extra={"stream": self._stream, "triggers": triggers, "error": words})
+        return min(self._look_in_s, SUSPENDED_CHECK_S)

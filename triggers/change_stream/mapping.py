@@ -1,39 +1,75 @@
 """From a change event to run requests, for one trigger."""
 
-from collections.abc import Mapping
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
 from datetime import datetime
+from functools import lru_cache
 from typing import Any
+from urllib.parse import quote
 
+from bson.objectid import ObjectId
+
+from triggers.change_stream.plain import plain
 from triggers.change_stream.watches import Watch
-from triggers.payload import PayloadError, holds, resolve, resolve_text
-from workers.store.run import RunRequest, TriggerEvent
+from triggers.happening import Happening, run_request, selected_app
+from workers.store.run import RunRequest
 
-MAX_APP_ID_LENGTH = 200
-
-
-def run_requests(watch: Watch, event: Mapping[str, Any], *, event_id: str, fired_at: datetime) -> list[RunRequest]:
-    """`event` is plain JSON. Empty when `when` is false; PayloadError when the event cannot be mapped."""
-    spec = watch.spec
-    if not holds(spec.when, event):
-        return []
-    trigger = TriggerEvent("database_condition", spec.name, event_id, fired_at=fired_at)
-    run_input = resolve(spec.input, event)
-    message = resolve_text(spec.message, event)
-    return [
-        RunRequest(
-            app_id=app_id,
-            workflow=watch.workflow,
-            trigger=trigger,
-            input=run_input,
-            message=message,
-            priority=spec.priority,
-        )
-        for app_id in spec.apps or (_selected_app(spec.app_id, event),)
-    ]
+LONGEST_KEY = 300
 
 
-def _selected_app(mapped: Any, event: Mapping[str, Any]) -> str:
-    app_id = resolve_text(mapped, event)
-    if not app_id or len(app_id) > MAX_APP_ID_LENGTH or not app_id.isprintable():
-        raise PayloadError(f"app_id {mapped!r} selects no usable name")
-    return app_id
+class Change:
+    """An event as triggers see it: `data` is plain JSON."""
+
+    __slots__ = ("data", "document", "happened", "id")
+
+    def __init__(self, event: Mapping[str, Any], happened: datetime) -> None:
+        self.id: str = event["_id"]["_data"]
+        self.happened = happened
+        self.data: Mapping[str, Any] = plain(event)
+        self.document = _document_key(event)
+
+
+def apps_of(watch: Watch, change: Change) -> Sequence[str]:
+    """PayloadError when it names no usable app."""
+    return watch.trigger.apps or (selected_app(watch.trigger, change.data),)
+
+
+def request_of(watch: Watch, app_id: str, change: Change, fired_at: datetime) -> RunRequest:
+    """PayloadError when the event cannot be mapped."""
+    happening = Happening(watch.trigger, app_id, change.id, fired_at, change.data)
+    key = order_key(watch, app_id, change)
+    return run_request(happening, order_key=key, order_seq=None if key is None else change.id)
+
+
+def order_key(watch: Watch, app_id: str, change: Change) -> str | None:
+    """Runs of one key go one after the other."""
+    if watch.spec.ordering == "none":
+        return None
+    if watch.spec.ordering == "strict":
+        return _bounded(f"{watch.id}/{_quoted(app_id)}")
+    return debounce_key(watch, app_id, change)
+
+
+def debounce_key(watch: Watch, app_id: str, change: Change) -> str:
+    return _bounded(f"{watch.id}/{_quoted(app_id)}/{change.document}")
+
+
+def _document_key(event: Mapping[str, Any]) -> str:
+    """The same for each change of one document, and for no other's: an object id is not the text that looks alike."""
+    key = event.get("documentKey")
+    id_ = key["_id"] if isinstance(key, dict) and key.keys() == {"_id"} else key
+    said = str(id_) if type(id_) is ObjectId else json.dumps(id_) if type(id_) is str else repr(id_)
+    return f"{event['ns'].get('coll', '')}/{said}"
+
+
+@lru_cache(1024)
+def _quoted(app_id: str) -> str:
+    return quote(app_id, safe="")
+
+
+def _bounded(key: str) -> str:
+    """Keys of documents may be as long as an index allows; ours stand in an index together with others."""
+    if len(key) <= LONGEST_KEY:
+        return key
+    return f"{key[:100]}…{hashlib.sha256(key.encode()).hexdigest()}"

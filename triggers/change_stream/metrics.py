@@ -1,36 +1,40 @@
-"""What a watcher measures about its streams."""
+"""What a watcher measures about its streams, and about the events of its triggers."""
 
 import time
 from enum import IntEnum
 
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
+from triggers.capped_labels import OTHER, CappedLabels
+
+MOST_LABELS = 300
+
 
 class StreamState(IntEnum):
+    """The worse the greater."""
+
     NOT_OWNED = 0
     READING = 1
     SUSPENDED = 2
+    REFUSED = 3
 
 
 class StreamMetrics:
     def __init__(self, registry: CollectorRegistry) -> None:
-        self._lag = Gauge(
+        def gauge(name: str, said: str) -> Gauge:
+            return Gauge(name, said, ["stream"], registry=registry)
+
+        self._lag = gauge(
             "unattended_stream_lag_seconds",
             "Age of the newest change when its runs were durable; 0 when there is nothing new",
-            ["stream"],
-            registry=registry,
         )
-        self._state = Gauge(
+        self._state = gauge(
             "unattended_stream_state",
-            "0 another watcher has it or nobody, 1 read by this watcher, 2 suspended",
-            ["stream"],
-            registry=registry,
+            "0 another watcher has it or nobody, 1 read by this watcher, 2 suspended, 3 refused by MongoDB",
         )
-        self._token_age = Gauge(
-            "unattended_stream_token_age_seconds",
-            "Seconds since the position was last saved",
-            ["stream"],
-            registry=registry,
+        self._token_age = gauge("unattended_stream_token_age_seconds", "Seconds since the position was last saved")
+        self._oplog_window = gauge(
+            "unattended_stream_oplog_window_seconds", "How far back the oplog reaches: the longest pause to catch up"
         )
         self._gaps = Counter("unattended_stream_gaps_total", "Recorded gaps in a stream", ["stream"], registry=registry)
         self._duplicates = Counter(
@@ -38,33 +42,47 @@ class StreamMetrics:
         )
         self._skipped = Counter(
             "unattended_stream_events_skipped_total",
-            "Changes that a trigger could not make a run of",
+            "Events that a trigger made no run of",
             ["trigger", "reason"],
             registry=registry,
         )
+        self._streams = CappedLabels(MOST_LABELS)
+        self._read_here: set[str] = set()
+        self._triggers = CappedLabels(MOST_LABELS)
 
     def state(self, stream: str, state: StreamState) -> None:
-        self._state.labels(stream).set(state)
-        if state is StreamState.NOT_OWNED:
-            self._lag.remove_by_labels({"stream": stream})
-            self._token_age.remove_by_labels({"stream": stream})
+        label = self._streams.of(stream)
+        self._state.labels(label).set(state)
+        if state is not StreamState.NOT_OWNED:
+            self._read_here.add(label)
+        elif label != OTHER:
+            self._read_here.discard(label)
+            for each in (self._lag, self._token_age, self._oplog_window):
+                each.remove_by_labels({"stream": label})
 
     def lag(self, stream: str, seconds: float) -> None:
-        self._lag.labels(stream).set(max(0.0, seconds))
+        self._lag.labels(self._streams.of(stream)).set(max(0.0, seconds))
 
     def saved(self, stream: str, at: float) -> None:
         """Computed when scraped: a reader that hangs must not look fresh."""
-        self._token_age.labels(stream).set_function(lambda: time.time() - at)
+        self._token_age.labels(self._streams.of(stream)).set_function(lambda: time.time() - at)
+
+    def oplog_window(self, seconds: float) -> None:
+        """One server, so it is the same for each stream that is read here."""
+        for label in self._read_here:
+            self._oplog_window.labels(label).set(seconds)
 
     def gap(self, stream: str) -> None:
-        self._gaps.labels(stream).inc()
+        self._gaps.labels(self._streams.of(stream)).inc()
 
     def duplicate(self, trigger: str) -> None:
-        self._duplicates.labels(trigger).inc()
+        self._duplicates.labels(self._triggers.of(trigger)).inc()
 
     def skipped(self, trigger: str, reason: str) -> None:
-        self._skipped.labels(trigger, reason).inc()
+        self._skipped.labels(self._triggers.of(trigger), reason).inc()
 
     def forget(self, stream: str) -> None:
         self.state(stream, StreamState.NOT_OWNED)
-        self._state.remove_by_labels({"stream": stream})
+        label = self._streams.of(stream)
+        if label != OTHER:
+            self._state.remove_by_labels({"stream": label})

@@ -1,46 +1,50 @@
 """The watcher role: reads change streams. Any number of copies may run; each stream is read by one of them."""
 
 import asyncio
+import gc
 import logging
 import os
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 
 from prometheus_client import CollectorRegistry
 from ulid import ULID
 
-from triggers.change_stream.intake import Intake
-from triggers.change_stream.keeper import Keeper
+from triggers.change_stream.keeper import Keeper, Reader
+from triggers.change_stream.known import KnownTriggers
 from triggers.change_stream.metrics import StreamMetrics
+from triggers.change_stream.oplog import oplog_window_s
+from triggers.change_stream.readers import Readers
 from triggers.change_stream.source import Source
+from triggers.change_stream.starting import Pauses, Starting
 from triggers.change_stream.store import StreamStore
 from triggers.change_stream.watcher import KeeperFor, Watcher
-from triggers.change_stream.watches import Watch
 from triggers.role import TriggerGround, trigger_ground
 from triggers.service_loop import repeat, stopped_by_signals
 from workers.process.health import Steps, role_health
 from workers.process.metrics_server import serve_metrics
 from workers.settings import Settings
+from workflows.package.models import Package
 
 log = logging.getLogger(__name__)
 
 PING_INTERVAL_S = 5.0
+OPLOG_INTERVAL_S = 15.0
 
 
 async def serve(settings: Settings) -> None:
     """Until SIGTERM or SIGINT; positions are saved and leases given back first."""
     registry = CollectorRegistry()
-    keeper_metrics = StreamMetrics(registry)
+    metrics = StreamMetrics(registry)
     with stopped_by_signals() as stop:
         async with trigger_ground(settings) as ground:
-            watcher = Watcher(
-                keeper_factory(ground, keeper_metrics),
-                packages=ground.catalog.packages,
-                own_database=settings.database,
-            )
+            watcher = watcher_on(ground, metrics, packages=ground.catalog.packages)
             steps = Steps("ping")
             server = serve_metrics(registry, settings.metrics_listen, role_health(steps))
+            # Events come and go by the thousand and leave no cycles behind: looking for some took a fifth of the CPU.
+            gc.freeze()
+            gc.set_threshold(20_000, 20, 20)
             log.info(
                 "watcher_ready", extra={"metrics": str(server.address), "packages": len(ground.catalog.packages())}
             )
@@ -48,6 +52,8 @@ async def serve(settings: Settings) -> None:
                 async with asyncio.TaskGroup() as tasks:
                     ping = steps.watched("ping", partial(_ping, ground))
                     tasks.create_task(repeat(ping, what="ping", stop=stop))
+                    tasks.create_task(repeat(partial(_look_at_oplog, ground, metrics), what="oplog", stop=stop))
+                    tasks.create_task(ground.tally.keep_written(stop))
                     tasks.create_task(watcher.run(stop))
             finally:
                 await asyncio.to_thread(server.close)
@@ -59,13 +65,29 @@ async def _ping(ground: TriggerGround) -> float:
     return PING_INTERVAL_S
 
 
+async def _look_at_oplog(ground: TriggerGround, metrics: StreamMetrics) -> float:
+    window_s = await oplog_window_s(ground.database.client)
+    if window_s is not None:
+        metrics.oplog_window(window_s)
+    return OPLOG_INTERVAL_S
+
+
+def watcher_on(
+    ground: TriggerGround, metrics: StreamMetrics, *, packages: Callable[[], Mapping[str, Package]]
+) -> Watcher:
+    pauses = Pauses()
+    starting = Starting(ground.store, ground.acceptance, metrics, tally=ground.tally, pauses=pauses)
+    own_database = ground.settings.database
+    known = KnownTriggers(packages, ground.triggers, pauses, own_database=own_database)
+    return Watcher(known, readers_for=Readers(starting, ground.database), keeper_for=keeper_factory(ground, metrics))
+
+
 def keeper_factory(ground: TriggerGround, metrics: StreamMetrics) -> KeeperFor:
     lease_s = ground.settings.lease_s / 2  # a stream's next owner repeats little, so it may come sooner
     store = StreamStore(ground.database, owner=f"{socket.gethostname()}:{os.getpid()}:{ULID()}", lease_s=lease_s)
-    intake = Intake(ground.acceptance, metrics)
 
-    def keeper_for(database: str, watches: Sequence[Watch]) -> Keeper:
-        source = Source(ground.database.client, database)
-        return Keeper(database, watches, source=source, store=store, intake=intake, metrics=metrics, lease_s=lease_s)
+    def keeper_for(reader: Reader) -> Keeper:
+        source = Source(ground.database.client, reader.plan.database)
+        return Keeper(reader, source=source, store=store, metrics=metrics, lease_s=lease_s)
 
     return keeper_for

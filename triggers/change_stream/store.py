@@ -1,12 +1,13 @@
-"""The stream store: who reads a stream, how far it got, and what it missed. One document per database.
+"""The stream store: who reads a stream, how far it got, and what it missed. One document per stream.
 
 Every write of a reader is conditional on its lease, so that one that lost it cannot move the position back.
 Lease times are the database's clock ($$NOW).
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from datetime import UTC, datetime
+import re
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from bson.timestamp import Timestamp
@@ -16,6 +17,10 @@ from pymongo.asynchronous.database import AsyncDatabase
 RUNNING = "running"
 SUSPENDED = "suspended"
 MAX_GAPS_KEPT = 100
+MAX_LEFT_KEPT = 1000
+LEFT_KEPT = timedelta(hours=1)
+FREE: Mapping[str, None] = {"owner": None, "until": None}
+_BEGIN_OF_TOKEN = re.compile("82([0-9A-F]{8})([0-9A-F]{8})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,12 +30,13 @@ class Position:
     token: Mapping[str, Any] | None = None
     time: Timestamp | None = None
 
-
-@dataclass(frozen=True, slots=True)
-class StreamRecord:
-    position: Position
-    saved_at: datetime | None
-    state: str
+    @property
+    def reached(self) -> Timestamp | None:
+        """Of a token the time it begins with, since `time` may be that of a much earlier event. None: nobody knows."""
+        if self.token is None:
+            return self.time
+        found = _BEGIN_OF_TOKEN.match(str(self.token.get("_data")))
+        return None if found is None else Timestamp(int(found[1], 16), int(found[2], 16))
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +46,38 @@ class Gap:
     start: datetime | None
     end: datetime | None
     reason: str
+    noticed_at: datetime | None = None
+
+    def until(self, end: datetime) -> "Gap":
+        return replace(self, end=end)
 
     def document(self) -> dict[str, Any]:
-        return {"from": self.start, "to": self.end, "reason": self.reason, "at": datetime.now(UTC)}
+        noticed_at = self.noticed_at or datetime.now(UTC)
+        return {"from": self.start, "to": self.end, "reason": self.reason, "at": noticed_at}
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """A trigger that a stream was read for until not long ago, and up to where."""
+
+    trigger: str
+    reached: Timestamp
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class StreamRecord:
+    id: str
+    position: Position
+    saved_at: datetime | None
+    state: str
+    refused: str | None  # in MongoDB's words
+    triggers: frozenset[str] | None  # that it is read for; None: it was written by an older version
+    left: Sequence[Left]
+
+
+def gaps_of(document: Mapping[str, Any]) -> list[Gap]:
+    return [Gap(each["from"], each["to"], each["reason"], each.get("at")) for each in document.get("gaps", ())]
 
 
 class StreamStore:
@@ -63,19 +98,43 @@ class StreamStore:
         found = await self.streams.find_one_and_update(free, taken, return_document=ReturnDocument.AFTER)
         if found is None and await self._create(stream):
             found = await self.streams.find_one_and_update(free, taken, return_document=ReturnDocument.AFTER)
-        if found is None:
-            return None
-        position = Position(found.get("resume_token"), found.get("token_time"))
-        return StreamRecord(position, found.get("token_saved_at"), found.get("state", RUNNING))
+        return None if found is None else _record(found)
+
+    async def mine(self, stream: str) -> StreamRecord | None:
+        """As `acquire`, and None as well where nobody has it any more: an operator takes the lease away."""
+        found = await self.streams.find_one({"_id": stream, "lease.owner": self._owner})
+        return None if found is None else _record(found)
+
+    async def others_of(self, triggers: Collection[str], *, than: str) -> Sequence[StreamRecord]:
+        """Other streams that are or were read for one of them."""
+        ids = {"$in": [*triggers]}
+        found = self.streams.find({"$or": [{"triggers": ids}, {"left.trigger": ids}], "_id": {"$ne": than}})
+        return [_record(each) async for each in found]
+
+    async def join(
+        self, record: StreamRecord, triggers: Collection[str], *, position: Position, gaps: Sequence[Gap]
+    ) -> bool:
+        """From now on it is read for these, from there, and no other stream is. Those that it is no longer read for may
+        be on their way to another one: where they were is kept."""
+        place = {"triggers": sorted(triggers), "resume_token": position.token, "token_time": position.time}
+        leaving = (record.triggers or frozenset()).difference(triggers)
+        now, reached = datetime.now(UTC), record.position.reached
+        left = [each for each in record.left if each.trigger not in triggers]
+        if reached is not None:
+            left += [Left(id_, reached, now) for id_ in sorted(leaving)]
+        written: dict[str, Any] = {"$set": {**place, "left": [asdict(each) for each in left[-MAX_LEFT_KEPT:]]}}
+        if gaps:
+            written |= _push(*gaps)
+        if not await self._write(record.id, written):
+            return False
+        ids = {"$in": [*triggers]}
+        elsewhere = {"_id": {"$ne": record.id}, "$or": [{"triggers": ids}, {"left.trigger": ids}]}
+        await self.streams.update_many(elsewhere, {"$pull": {"triggers": ids, "left": {"trigger": ids}}})
+        return True
 
     async def _create(self, stream: str) -> bool:
         """An upsert cannot ask for the server's time, so the document comes first and the lease second."""
-        new: dict[str, Any] = {
-            "lease": {"owner": None, "until": None},
-            "state": RUNNING,
-            "resume_token": None,
-            "gaps": [],
-        }
+        new: dict[str, Any] = {"lease": dict(FREE), "state": RUNNING, "resume_token": None, "gaps": [], "triggers": []}
         written = await self.streams.update_one({"_id": stream}, {"$setOnInsert": new}, upsert=True)
         return written.upserted_id is not None
 
@@ -89,6 +148,10 @@ class StreamStore:
         }
         return await self._write(stream, [{"$set": saved}])
 
+    async def renew(self, stream: str) -> bool:
+        """Keeps the lease while events are worked on. False: it is another watcher's now."""
+        return await self._write(stream, [{"$set": {"lease.until": self._until}}])
+
     async def suspend(self, stream: str, gap: Gap) -> bool:
         """Until an operator, or a package that says resume_now, lets it go on."""
         return await self._write(stream, {"$set": {"state": SUSPENDED}, **_push(gap)})
@@ -96,19 +159,42 @@ class StreamStore:
     async def record_gap(self, stream: str, gap: Gap) -> bool:
         return await self._write(stream, _push(gap))
 
-    async def resume_from_now(self, stream: str) -> None:
-        """Forgets the position; the gap that is open ends now."""
-        now = datetime.now(UTC)
-        fresh = {"state": RUNNING, "resume_token": None, "token_time": None, "gaps.$[open].to": now}
-        await self.streams.update_one({"_id": stream}, {"$set": fresh}, array_filters=[{"open.to": None}])
+    async def resume_from_now(self, stream: str, now: Timestamp) -> bool:
+        """Gives the position up; the gap that is open ends now. Whoever reads it next, and however much later, goes on
+        from this moment."""
+        ended_at = datetime.now(UTC)
+        fresh = {"state": RUNNING, "resume_token": None, "token_time": now, "gaps.$[open].to": ended_at}
+        return await self._write(stream, {"$set": fresh}, array_filters=[{"open.to": None}])
+
+    async def refuse(self, stream: str, words: str) -> None:
+        """For whoever asks why nothing comes; told once, and taken back by `accepted`."""
+        await self._write(stream, {"$set": {"refused": {"words": words, "at": datetime.now(UTC)}}})
+
+    async def accepted(self, stream: str) -> None:
+        await self._write(stream, {"$unset": {"refused": ""}})
 
     async def release(self, stream: str) -> None:
-        await self._write(stream, {"$set": {"lease": {"owner": None, "until": None}}})
+        await self._write(stream, {"$set": {"lease": dict(FREE)}})
 
-    async def _write(self, stream: str, update: Any) -> bool:
-        written = await self.streams.update_one({"_id": stream, "lease.owner": self._owner}, update)
+    async def _write(self, stream: str, update: Any, array_filters: Sequence[Mapping[str, Any]] | None = None) -> bool:
+        written = await self.streams.update_one(
+            {"_id": stream, "lease.owner": self._owner}, update, array_filters=array_filters
+        )
         return written.matched_count == 1
 
 
-def _push(gap: Gap) -> dict[str, Any]:
-    return {"$push": {"gaps": {"$each": [gap.document()], "$slice": -MAX_GAPS_KEPT}}}
+def _record(found: Mapping[str, Any]) -> StreamRecord:
+    triggers = found.get("triggers")
+    return StreamRecord(
+        id=found["_id"],
+        position=Position(found.get("resume_token"), found.get("token_time")),
+        saved_at=found.get("token_saved_at"),
+        state=found.get("state", RUNNING),
+        refused=(found.get("refused") or {}).get("words"),
+        triggers=None if triggers is None else frozenset(triggers),
+        left=tuple(Left(**each) for each in found.get("left", ()) if datetime.now(UTC) - each["at"] < LEFT_KEPT),
+    )
+
+
+def _push(*gaps: Gap) -> dict[str, Any]:
+    return {"$push": {"gaps": {"$each": [gap.document() for gap in gaps], "$slice": -MAX_GAPS_KEPT}}}

@@ -1,31 +1,32 @@
-"""The watcher: one keeper for each database that a trigger looks at, as packages come and go."""
+"""The watcher: one keeper for each stream that a trigger needs, as packages change and triggers are made and edited."""
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
-from triggers.change_stream.keeper import Keeper
-from triggers.change_stream.watches import Declared, Watch, declared_watches
+from triggers.change_stream.keeper import Keeper, Reader
+from triggers.change_stream.known import Known, KnownTriggers
 from triggers.service_loop import repeat
-from workflows.package.models import Package
 
 log = logging.getLogger(__name__)
 
-LOOK_AT_PACKAGES_S = 2.0
+LOOK_AT_TRIGGERS_S = 2.0
+LOOK_COSTS_AT_MOST = 0.05  # of the time: with very many triggers they are looked at less often
 
-KeeperFor = Callable[[str, Sequence[Watch]], Keeper]
+KeeperFor = Callable[[Reader], Keeper]
+ReadersFor = Callable[[Known], Sequence[Reader]]
 
 
 class Watcher:
-    def __init__(
-        self, keeper_for: KeeperFor, *, packages: Callable[[], Mapping[str, Package]], own_database: str
-    ) -> None:
+    def __init__(self, known: KnownTriggers, *, readers_for: ReadersFor, keeper_for: KeeperFor) -> None:
+        self._known = known
+        self._readers_for = readers_for
         self._keeper_for = keeper_for
-        self._packages = packages
-        self._own_database = own_database
-        self._declared = Declared({}, {})
+        self._refused: Mapping[str, str] = {}
         self._keepers: dict[str, Keeper] = {}
+        self._running: dict[str, asyncio.Task[None]] = {}
 
     async def run(self, stop: asyncio.Event) -> None:
         """A keeper that fails ends the watcher: better restarted than half blind."""
@@ -37,24 +38,24 @@ class Watcher:
                     keeper.stop()
 
     async def _look(self, tasks: asyncio.TaskGroup) -> float:
-        declared = declared_watches(self._packages(), own_database=self._own_database)
-        if declared != self._declared:
-            self._report_refused(declared)
-            self._declared = declared
-            self._follow(declared.by_database, tasks)
-        return LOOK_AT_PACKAGES_S
+        began = time.monotonic()
+        known = await self._known.look()
+        self._report_refused(known.refused)
+        self._follow({reader.plan.id: reader for reader in self._readers_for(known)}, tasks)
+        return max(LOOK_AT_TRIGGERS_S, (time.monotonic() - began) / LOOK_COSTS_AT_MOST)
 
-    def _follow(self, wanted: Mapping[str, tuple[Watch, ...]], tasks: asyncio.TaskGroup) -> None:
-        for database in self._keepers.keys() - wanted.keys():
-            self._keepers.pop(database).stop()
-        for database, watches in wanted.items():
-            if database in self._keepers:
-                self._keepers[database].watches = watches
-                continue
-            keeper = self._keepers[database] = self._keeper_for(database, watches)
-            tasks.create_task(keeper.run(), name=f"stream {database}")
+    def _follow(self, wanted: Mapping[str, Reader], tasks: asyncio.TaskGroup) -> None:
+        for stream in self._keepers.keys() - wanted.keys():
+            self._keepers.pop(stream).stop()
+        for stream, reader in wanted.items():
+            if stream in self._keepers:
+                self._keepers[stream].read_as(reader)
+            elif stream not in self._running or self._running[stream].done():  # else one of before is still leaving
+                keeper = self._keepers[stream] = self._keeper_for(reader)
+                self._running[stream] = tasks.create_task(keeper.run(), name=f"stream {stream}")
 
-    def _report_refused(self, declared: Declared) -> None:
-        for trigger, reason in declared.refused.items():
-            if self._declared.refused.get(trigger) != reason:
+    def _report_refused(self, refused: Mapping[str, str]) -> None:
+        for trigger, reason in refused.items():
+            if self._refused.get(trigger) != reason:
                 log.error("change_trigger_inactive", extra={"trigger": trigger, "reason": reason})
+        self._refused = refused

@@ -1,133 +1,20 @@
 """Watchers against a real replica set: nothing missed, nothing twice, whatever happens to stream or watcher."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
-from datetime import UTC, datetime
-from typing import Any
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from bson.datetime_ms import DatetimeMS
-from prometheus_client import CollectorRegistry
-from pymongo.asynchronous.collection import AsyncCollection
-from pymongo.asynchronous.database import AsyncDatabase
-from ulid import ULID
+from pymongo.errors import AutoReconnect
 
+from tests.integration.triggers.stream_bench import Bench
 from tests.integration.triggers.waiting import until
-from tests.trigger_packages import package_with
-from triggers.acceptance import Acceptance
-from triggers.change_stream.intake import Intake
-from triggers.change_stream.keeper import Keeper
-from triggers.change_stream.metrics import StreamMetrics
-from triggers.change_stream.source import Source
-from triggers.change_stream.store import StreamStore
-from triggers.change_stream.watcher import Watcher
+from workers.store.run import Accepted, RunRequest
 from workers.store.run_store import RunStore
-from workflows.package.models import Package
-from workflows.package.trigger_specs.change import ChangeSpec
+from workers.store.storable import NotStorableError
 
 pytestmark = pytest.mark.integration
-
-LEASE_S = 1.5
-Document = dict[str, Any]
-
-
-class Bench:
-    """What is shared by the watchers of one test: the shop's database, the packages, the runs."""
-
-    def __init__(self, store: RunStore, acceptance: Acceptance) -> None:
-        self.store = store
-        self.shop: AsyncDatabase[Document] = store.database.client[f"shop_{ULID()}".lower()]
-        self.orders: AsyncCollection[Document] = self.shop["orders"]
-        self.streams: AsyncCollection[Document] = store.database["streams"]
-        self.packages: dict[str, Package] = {}
-        self.registry = CollectorRegistry()
-        self._acceptance = acceptance
-        self._metrics = StreamMetrics(self.registry)
-        self.declare({})
-
-    def spec(self, **changes: Any) -> ChangeSpec:
-        given = {
-            "name": "paid",
-            "database": self.shop.name,
-            "collection": "orders",
-            "apps": ("acme",),
-            "input": {"order": "=documentKey._id"},
-            **changes,
-        }
-        return ChangeSpec.model_validate(given)
-
-    def declare(self, *changes: Document) -> None:
-        self.packages = package_with(*(self.spec(**each) for each in changes), name="Orders")
-
-    def watcher(self) -> Watcher:
-        store = StreamStore(self.store.database, owner=str(ULID()), lease_s=LEASE_S)
-
-        def keeper_for(database: str, watches: Any) -> Keeper:
-            return Keeper(
-                database,
-                watches,
-                source=Source(self.store.database.client, database),
-                store=store,
-                intake=Intake(self._acceptance, self._metrics),
-                metrics=self._metrics,
-                lease_s=LEASE_S,
-            )
-
-        return Watcher(keeper_for, packages=lambda: self.packages, own_database=self.store.database.name)
-
-    @asynccontextmanager
-    async def watching(self) -> AsyncIterator[asyncio.Task[None]]:
-        """From when it has a position to when it has stopped."""
-        stop = asyncio.Event()
-        task = asyncio.create_task(self.watcher().run(stop))
-        try:
-            await until(self._has_position, "a first position")
-            yield task
-        finally:
-            stop.set()
-            await asyncio.gather(task, return_exceptions=True)
-
-    async def _has_position(self) -> bool:
-        found = await self.streams.find_one({"_id": self.shop.name})
-        return found is not None and (found["resume_token"] is not None or found["state"] == "suspended")
-
-    async def stream(self) -> Document:
-        found = await self.streams.find_one({"_id": self.shop.name})
-        assert found is not None
-        return found
-
-    async def run_inputs(self) -> list[Any]:
-        return sorted(run["input"]["order"] for run in await self.store.list())
-
-    async def saw(self, *orders: Any) -> None:
-        async def condition() -> bool:
-            return len(await self.run_inputs()) >= len(orders)
-
-        await until(condition, f"runs for {len(orders)} orders")
-        assert await self.run_inputs() == sorted(orders)
-
-    def metric(self, name: str, **labels: str) -> float | None:
-        return self.registry.get_sample_value(f"unattended_{name}", labels)
-
-    async def shows(self, metric: str, value: float) -> None:
-        async def check() -> bool:
-            return self.metric(metric, stream=self.shop.name) == value
-
-        await until(check, f"{metric} is {value}")
-
-    async def reaches(self, condition: Callable[[Document], bool], what: str) -> None:
-        async def check() -> bool:
-            return condition(await self.stream())
-
-        await until(check, what)
-
-
-@pytest.fixture
-async def bench(store: RunStore, acceptance: Acceptance) -> AsyncIterator[Bench]:
-    bench = Bench(store, acceptance)
-    yield bench
-    await store.database.client.drop_database(bench.shop.name)
 
 
 async def test_an_inserted_document_becomes_a_run_with_what_the_trigger_maps(bench: Bench, store: RunStore) -> None:
@@ -192,6 +79,36 @@ async def test_a_crash_before_the_first_event_loses_nothing(bench: Bench) -> Non
         task.cancel()
         await asyncio.wait([task])
         await bench.orders.insert_one({"_id": 1})
+
+    async with bench.watching():
+        await bench.saw(1)
+
+
+async def test_no_position_is_saved_while_a_run_before_it_is_not_durable(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reached, killed = asyncio.Event(), asyncio.Event()
+
+    async def never(requests: Sequence[RunRequest]) -> Sequence[Accepted | NotStorableError]:
+        reached.set()
+        await killed.wait()
+        raise AutoReconnect(f"{len(requests)} runs were not inserted")
+
+    bench.declare({})
+    async with bench.watching() as task:
+        monkeypatch.setattr(bench.store, "insert_all", never)
+        start = (await bench.stream())["resume_token"]
+        await bench.orders.insert_one({"_id": 1})
+        async with await bench.shop.watch(start_after=start) as stream:
+            event = await stream.next()
+        await asyncio.wait_for(reached.wait(), 20)
+        later = (await bench.stream())["lease"]["until"] + timedelta(seconds=1.5)
+        await bench.reaches(lambda stream: stream["lease"]["until"] > later, "the lease is kept for long")
+        assert (await bench.stream())["resume_token"]["_data"] < event["_id"]["_data"]
+        task.cancel()
+        killed.set()
+        await asyncio.wait([task])
+    monkeypatch.undo()
 
     async with bench.watching():
         await bench.saw(1)
@@ -341,7 +258,7 @@ async def test_a_position_that_is_lost_suspends_the_stream_with_the_gap_and_with
     bench.declare({})
     async with bench.watching():
         pass
-    await bench.streams.update_one({}, {"$set": {"resume_token": {"_data": data}}})
+    await bench.streams.update_one({}, {"$set": {"resume_token": {"_data": data}, "token_time": None}})
     await bench.orders.insert_one({"_id": 1})
 
     async with bench.watching():
@@ -366,7 +283,7 @@ async def test_a_lost_position_goes_on_from_now_when_every_trigger_says_so_and_t
     bench.declare({"on_history_lost": "resume_now"})
     async with bench.watching():
         pass
-    await bench.streams.update_one({}, {"$set": {"resume_token": {"_data": "82"}}})
+    await bench.streams.update_one({}, {"$set": {"resume_token": {"_data": "82"}, "token_time": None}})
     await bench.orders.insert_one({"_id": 1})
 
     async with bench.watching():
@@ -380,24 +297,6 @@ async def test_a_lost_position_goes_on_from_now_when_every_trigger_says_so_and_t
     gaps = (await bench.stream())["gaps"]
     assert len(gaps) == 1
     assert gaps[0]["from"] < gaps[0]["to"]
-
-
-async def test_an_event_too_large_to_be_delivered_is_passed_over_and_recorded(bench: Bench) -> None:
-    bench.declare({"operations": ["insert", "update"]})
-    async with bench.watching():
-        await bench.orders.insert_one({"_id": 1})
-        await bench.saw(1)
-    await bench.orders.insert_one({"_id": 2})
-    await bench.orders.insert_one({"_id": 3})
-    # What changed and the whole document are in one event: 18 MB.
-    await bench.orders.update_one({"_id": 2}, {"$set": {"text": "x" * 9 * 1024 * 1024}})
-    await bench.orders.insert_one({"_id": 4})
-
-    async with bench.watching():
-        await bench.saw(1, 2, 3, 4)
-
-    gaps = (await bench.stream())["gaps"]
-    assert [gap["reason"] for gap in gaps] == ["event_too_large"]
 
 
 async def test_triggers_on_our_own_collections_or_without_an_app_are_refused_and_said_once(

@@ -4,20 +4,30 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from bson import Binary, Decimal128, ObjectId
 
-from triggers.change_stream.mapping import run_requests
-from triggers.change_stream.watches import Watch
+from tests.unit.triggers.change_stream.specs import watch_of
+from triggers.change_stream.mapping import LONGEST_KEY, Change, apps_of, debounce_key, order_key, request_of
 from triggers.payload import PayloadError
 from workers.store.run import RunRequest
-from workflows.package.trigger_specs.change import ChangeSpec
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
-EVENT = {"operationType": "insert", "documentKey": {"_id": "o1"}, "fullDocument": {"tenant": "acme", "total": 7}}
+EVENT = {
+    "operationType": "insert",
+    "ns": {"db": "shop", "coll": "orders"},
+    "documentKey": {"_id": "o1"},
+    "fullDocument": {"tenant": "acme", "total": 7},
+}
 
 
-def requests(event: Any = EVENT, **changes: Any) -> list[RunRequest]:
-    given = {"name": "paid", "database": "shop", "collection": "orders", **changes}
-    return run_requests(Watch("Orders", ChangeSpec.model_validate(given)), event, event_id="82ab", fired_at=NOW)
+def change(**changes: Any) -> Change:
+    return Change({"_id": {"_data": "82ab"}, **EVENT, **changes}, NOW)
+
+
+def requests(event: Change | None = None, **changes: Any) -> list[RunRequest]:
+    watch = watch_of(**{"apps": () if "app_id" in changes else ("acme",), **changes})
+    event = event or change()
+    return [request_of(watch, app_id, event, NOW) for app_id in apps_of(watch, event)]
 
 
 def test_the_app_input_and_message_are_selected_from_the_event() -> None:
@@ -37,10 +47,6 @@ def test_listed_apps_get_a_run_each() -> None:
     assert [request.app_id for request in requests(apps=("acme", "globex"))] == ["acme", "globex"]
 
 
-def test_a_condition_that_does_not_hold_asks_for_nothing_even_if_nothing_else_could_be_mapped() -> None:
-    assert requests(when="fullDocument.total > `10`", app_id="=missing") == []
-
-
 @pytest.mark.parametrize(
     "tenant",
     [None, "", {"a": 1}, ["acme"], True, "line\nbreak", "x" * 201, "nul\x00"],
@@ -48,15 +54,51 @@ def test_a_condition_that_does_not_hold_asks_for_nothing_even_if_nothing_else_co
 )
 def test_an_event_without_a_usable_app_is_refused(tenant: Any) -> None:
     with pytest.raises(PayloadError, match=r"fullDocument\.tenant"):
-        requests({**EVENT, "fullDocument": {"tenant": tenant}}, app_id="=fullDocument.tenant")
+        requests(change(fullDocument={"tenant": tenant}), app_id="=fullDocument.tenant")
 
 
 def test_a_number_names_an_app() -> None:
-    (request,) = requests({**EVENT, "fullDocument": {"tenant": 12}}, app_id="=fullDocument.tenant")
+    (request,) = requests(change(fullDocument={"tenant": 12}), app_id="=fullDocument.tenant")
 
     assert request.app_id == "12"
 
 
-def test_a_delete_event_without_a_document_is_refused_and_not_a_crash() -> None:
-    with pytest.raises(PayloadError):
-        requests({"operationType": "delete", "documentKey": {"_id": 1}}, app_id="=fullDocument.tenant")
+def test_runs_of_one_document_share_a_key_and_are_in_the_order_of_the_stream() -> None:
+    first, second = requests(), requests(change(operationType="update"))
+    other = requests(change(documentKey={"_id": "o2"}))
+    elsewhere = requests(change(ns={"db": "shop", "coll": "refunds"}), collection=None)
+
+    assert [each.order_key for each in first] == [each.order_key for each in second]
+    assert len({each.order_key for each in (*first, *other, *elsewhere)}) == len((*first, *other, *elsewhere))
+    assert {each.order_seq for each in first} <= {"82ab"}
+
+
+def test_strict_is_one_key_of_a_trigger_and_app_and_none_is_no_key() -> None:
+    def key(app_id: str, id_: str, **changes: Any) -> str | None:
+        return order_key(watch_of(**changes), app_id, change(documentKey={"_id": id_}))
+
+    assert key("acme", "o1", ordering="strict") == key("acme", "o2", ordering="strict")
+    assert key("acme", "o1", ordering="strict") != key("globex", "o1", ordering="strict")
+    assert key("acme", "o1", ordering="strict", name="other") != key("acme", "o1", ordering="strict")
+    assert key("acme", "o1", ordering="none") is None
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ({"_id": "1"}, {"_id": 1}),
+        ({"_id": "a/b"}, {"_id": 'a"/"b'}),
+        ({"_id": {"a": 1, "b": 2}}, {"_id": {"a": 1, "b": 3}}),
+        ({"_id": None}, {"_id": "null"}),
+        ({"_id": 1, "shard": "a"}, {"_id": 1, "shard": "b"}),
+        ({"_id": "x" * 1000}, {"_id": "x" * 1001}),
+        ({"_id": ObjectId("65a000000000000000000000")}, {"_id": "65a000000000000000000000"}),
+        ({"_id": Binary(b"\x00\xff")}, {"_id": "AP8="}),
+        ({"_id": Decimal128("1")}, {"_id": "1"}),
+    ],
+)
+def test_no_two_documents_share_a_key_and_no_key_is_long(one: Any, other: Any) -> None:
+    keys = [debounce_key(watch_of(), "acme", change(documentKey=key)) for key in (one, other)]
+
+    assert keys[0] != keys[1]
+    assert all(len(key) <= LONGEST_KEY for key in keys)

@@ -1,0 +1,267 @@
+"""Watchers that are killed, elections, an oplog that is too short: each change starts one run, or the gap is told."""
+
+import asyncio
+import random
+import signal
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ops.supervisor import role_command
+from tests.chaos.lengths import length, told
+from tests.chaos.own_servers import stage_on
+from tests.chaos.replica_set import replica_set_of_three
+from tests.chaos.small_oplog import flood, mongodb_with_small_oplog
+from tests.chaos.squad import Member
+from tests.integration.stage import Stage, relay, until
+from triggers.change_stream.control import NOW, ResumeRefusedError, StreamControl
+from workers.settings import Settings, as_environment
+
+pytestmark = [pytest.mark.chaos, pytest.mark.timeout(length(short=180, long=900))]
+
+EVENTS = length(short=1_500, long=100_000)
+DOCUMENTS = length(short=400, long=2_000)
+ELECTION_EVENTS = length(short=300, long=3_000)
+WRITERS = 20
+PATIENCE_S = length(short=90, long=600)
+
+Document = dict[str, Any]
+
+
+def declare(stage: Stage, **changes: Any) -> None:
+    trigger = {
+        "name": "changed",
+        "type": "database_condition",
+        "database": shop(stage),
+        "collection": "orders",
+        "operations": ["insert", "update"],
+        "full_document": "off",
+        "loop_guard": {"max": 100_000, "per": "1s"},
+        "apps": ["acme"],
+        "input": {"order": "=documentKey._id", "n": "=updateDescription.updatedFields.n"},
+        **changes,
+    }
+    stage.package("Orders", {**relay("Orders", ["A"]), "triggers": {"triggers": [trigger]}})
+
+
+def shop(stage: Stage) -> str:
+    return f"shop_{stage.settings.database}"[:60]
+
+
+def stream_id(stage: Stage) -> str:
+    return f"{shop(stage)}/full_document=off"
+
+
+async def stream_of(stage: Stage) -> Document:
+    found = await stage.store.database["streams"].find_one({"_id": stream_id(stage)})
+    return found or {}
+
+
+@asynccontextmanager
+async def watchers(stage: Stage, count: int) -> AsyncIterator[list[Member]]:
+    env = as_environment(stage.settings)
+    members = [
+        Member(role_command("watcher"), log=stage.folder / f"watcher-{number}.log", env=env) for number in range(count)
+    ]
+
+    async def has_position() -> bool:
+        stream = await stream_of(stage)
+        return stream.get("resume_token") is not None or stream.get("state") == "suspended"
+
+    try:
+        for member in members:
+            member.start()
+        await until("the stream has a position", has_position, within_s=60)
+        yield members
+    finally:
+        await asyncio.gather(*(member.stop() for member in members))
+
+
+async def change(stage: Stage, events: int, documents: int, *, seed: int) -> set[tuple[int, int | None]]:
+    """Documents are inserted and changed, each change of one with the next number, by writers side by side."""
+    orders = stage.store.database.client.get_database(shop(stage), write_concern=stage.store.database.write_concern)[
+        "orders"
+    ]
+
+    async def write(writer: int) -> set[tuple[int, int | None]]:
+        chance, newest = random.Random(seed + writer), dict[int, int]()
+        made = set[tuple[int, int | None]]()
+        for _ in range(events // WRITERS):
+            order = chance.randrange(writer, documents, WRITERS)
+            if order not in newest:
+                await orders.insert_one({"_id": order})
+            else:
+                await orders.update_one({"_id": order}, {"$set": {"n": newest[order] + 1}})
+            newest[order] = newest.get(order, -1) + 1
+            made.add((order, newest[order] or None))
+        return made
+
+    return set().union(*await asyncio.gather(*(write(writer) for writer in range(WRITERS))))
+
+
+async def runs_of(stage: Stage) -> list[Document]:
+    wanted = {"input": 1, "order": 1}
+    found: list[Document] = await stage.store.runs.find({}, wanted).sort("order.seq", 1).to_list(None)
+    return found
+
+
+async def each_change_has_one_run(stage: Stage, made: set[tuple[int, int | None]]) -> None:
+    async def all_there() -> bool:
+        return await stage.store.runs.count_documents({}) >= len(made)
+
+    await until(f"{len(made)} runs", all_there, within_s=PATIENCE_S)
+    runs = [(run["input"]["order"], run["input"]["n"]) for run in await runs_of(stage)]
+    assert Counter(runs) == Counter(made)
+    # In the order of its changes, for each document.
+    seen: dict[int, int] = {}
+    for order, n in runs:
+        assert (n or 0) == seen.get(order, -1) + 1
+        seen[order] = n or 0
+
+
+async def test_three_watchers_that_are_killed_all_the_time_make_one_run_of_each_change(stage: Stage) -> None:
+    declare(stage)
+    stage.settings = replace(stage.settings, lease_s=2)
+    async with watchers(stage, 3) as members:
+        changing = asyncio.create_task(change(stage, EVENTS, DOCUMENTS, seed=6))
+        chance, kills, owners = random.Random(7), 0, set[str]()
+        while not changing.done():
+            await asyncio.sleep(chance.uniform(0.3, 1.5))
+            owner = str(((await stream_of(stage)).get("lease") or {}).get("owner"))
+            owners.add(owner)
+            # The owner, as far as it is known: the others have nothing to lose.
+            named = [each for each in members if each.pid is not None and f":{each.pid}:" in owner]
+            kills += chance.choice(named or members).send(signal.SIGKILL)
+        await each_change_has_one_run(stage, await changing)
+
+    told("change streams", events=EVENTS, kills=kills, owners=len(owners))
+    assert kills >= 2
+    assert len(owners) >= 2
+    assert (await stream_of(stage))["gaps"] == []
+
+
+async def test_elections_lose_no_change(settings: Settings, tmp_path: Path) -> None:
+    async with replica_set_of_three(tmp_path / "three") as three:
+        own = replace(settings, mongodb_url=three.url, lease_s=4)
+        elections: list[Callable[[], Awaitable[None]]] = length(
+            short=[three.step_down], long=[three.step_down, three.kill_primary, three.step_down]
+        )
+        async with stage_on(own, tmp_path) as stage:
+            declare(stage)
+            async with watchers(stage, 2):
+                changing = asyncio.create_task(change(stage, ELECTION_EVENTS, 60, seed=8))
+                for elect in elections:
+                    await asyncio.sleep(1.5)
+                    await elect()
+                await each_change_has_one_run(stage, await changing)
+            assert (await stream_of(stage))["gaps"] == []
+
+
+@pytest.fixture
+async def short_memory(settings: Settings, tmp_path: Path) -> AsyncIterator[Stage]:
+    async with (
+        mongodb_with_small_oplog(tmp_path) as url,
+        stage_on(replace(settings, mongodb_url=url, lease_s=3), tmp_path) as stage,
+    ):
+        declare(stage)
+        yield stage
+
+
+async def insert(stage: Stage, *orders: int) -> None:
+    documents = [{"_id": order} for order in orders]
+    await stage.store.database.client[shop(stage)]["orders"].insert_many(documents)
+
+
+async def saw(stage: Stage, *orders: int) -> None:
+    async def all_there() -> bool:
+        return await stage.store.runs.count_documents({}) >= len(orders)
+
+    await until(f"{len(orders)} runs", all_there)
+    assert sorted(run["input"]["order"] for run in await runs_of(stage)) == sorted(orders)
+
+
+async def test_a_quiet_collection_in_a_busy_database_with_a_tiny_oplog_keeps_its_place(short_memory: Stage) -> None:
+    stage = short_memory
+    async with watchers(stage, 1):
+        await insert(stage, 1)
+        await saw(stage, 1)
+        for _ in range(3):
+            written = await flood(stage.store.database.client["elsewhere"])
+            reached = f"82{written.time:08X}{written.inc:08X}"  # as a position begins
+
+            async def moved_on(reached: str = reached) -> bool:
+                return bool((await stream_of(stage))["resume_token"]["_data"] >= reached)
+
+            await until("the position follows the oplog", moved_on)
+    async with watchers(stage, 1):  # a restart goes on from a position that is still there
+        await insert(stage, 2)
+        await saw(stage, 1, 2)
+        assert (await stream_of(stage))["gaps"] == []
+
+
+async def test_history_that_is_lost_suspends_the_stream_with_the_gap_until_an_operator_decides(
+    short_memory: Stage,
+) -> None:
+    stage = short_memory
+    database = stage.store.database
+    async with watchers(stage, 1):
+        await insert(stage, 1)
+        await saw(stage, 1)
+    await insert(stage, 2)
+    await flood(database.client["elsewhere"])
+
+    async with watchers(stage, 1) as members:
+
+        async def suspended() -> bool:
+            return bool((await stream_of(stage))["state"] == "suspended")
+
+        await until("the stream is suspended", suspended)
+        stream = await stream_of(stage)
+        assert [(gap["reason"], gap["from"], gap["to"]) for gap in stream["gaps"]] == [
+            ("history_lost", stream["token_saved_at"], None)
+        ]
+        await insert(stage, 3)
+        control = StreamControl(database)
+        with pytest.raises(ResumeRefusedError, match="no longer reaches back"):
+            await control.resume(stream_id(stage), datetime.now(UTC) - timedelta(hours=1))
+        await control.resume(stream_id(stage), NOW)
+
+        async def goes_on() -> bool:
+            return bool((await stream_of(stage))["resume_token"] not in (None, stream["resume_token"]))
+
+        await until("the stream goes on", goes_on)
+        await insert(stage, 4)
+        await saw(stage, 1, 4)
+        assert members[0].said().count("stream_suspended") == 1
+    assert (await stream_of(stage))["gaps"][0]["to"] is not None
+
+
+async def test_history_that_is_lost_is_passed_over_and_recorded_where_triggers_say_so(short_memory: Stage) -> None:
+    stage = short_memory
+    declare(stage, on_history_lost="resume_now")
+    async with watchers(stage, 1):
+        await insert(stage, 1)
+        await saw(stage, 1)
+    lost = (await stream_of(stage))["resume_token"]
+    await insert(stage, 2)
+    await flood(stage.store.database.client["elsewhere"])
+
+    async with watchers(stage, 1):
+
+        async def goes_on() -> bool:
+            stream = await stream_of(stage)
+            return bool(stream["state"] == "running" and stream["resume_token"] not in (None, lost))
+
+        await until("the stream goes on", goes_on)
+        await insert(stage, 3)
+        await saw(stage, 1, 3)
+
+    gaps = (await stream_of(stage))["gaps"]
+    assert [gap["reason"] for gap in gaps] == ["history_lost"]
+    assert gaps[0]["from"] < gaps[0]["to"]

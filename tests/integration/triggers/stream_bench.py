@@ -1,0 +1,150 @@
+"""A bench for change streams: a shop's database, packages with triggers on it, and watchers in this process."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+from prometheus_client import CollectorRegistry
+from pymongo.asynchronous.collection import AsyncCollection
+from pymongo.asynchronous.database import AsyncDatabase
+from ulid import ULID
+
+from tests.integration.triggers.waiting import until
+from tests.trigger_packages import package_with
+from triggers.acceptance import Acceptance
+from triggers.change_stream.metrics import StreamMetrics
+from triggers.change_stream.serve import watcher_on
+from triggers.change_stream.watcher import Watcher
+from triggers.register.record import Record
+from triggers.register.store import TriggerStore
+from triggers.register.tally import Tally
+from triggers.register.trigger import Trigger
+from triggers.role import TriggerGround
+from workers.broker.wakeups import Wakeups
+from workers.settings import Settings
+from workers.store.run_store import RunStore
+from workflows.package.catalog import Catalog
+from workflows.package.models import Package
+from workflows.package.trigger_specs.change import ChangeSpec
+
+Document = dict[str, Any]
+
+
+class Bench:
+    """What is shared by the watchers of one test: the shop's database, the packages, the runs."""
+
+    def __init__(self, settings: Settings, store: RunStore, acceptance: Acceptance) -> None:
+        self.store = store
+        self.settings = settings
+        self.shop: AsyncDatabase[Document] = store.database.client[f"shop_{ULID()}".lower()]
+        self.orders: AsyncCollection[Document] = self.shop["orders"]
+        self.streams: AsyncCollection[Document] = store.database["streams"]
+        self.triggers = TriggerStore(store.database)
+        self.tally = Tally(self.triggers)
+        self.packages: dict[str, Package] = {}
+        self.registry = CollectorRegistry()
+        self._acceptance = acceptance
+        self._metrics = StreamMetrics(self.registry)
+        self.declare({})
+
+    def spec(self, **changes: Any) -> ChangeSpec:
+        given = {
+            "name": "paid",
+            "database": self.shop.name,
+            "collection": "orders",
+            "apps": ("acme",),
+            "input": {"order": "=documentKey._id"},
+            **changes,
+        }
+        return ChangeSpec.model_validate(given)
+
+    def declare(self, *changes: Document) -> None:
+        self.packages = package_with(*(self.spec(**each) for each in changes), name="Orders")
+
+    @property
+    def trigger(self) -> Trigger:
+        """The first one that is declared."""
+        return Trigger("Orders", self.packages["Orders"].triggers[0])
+
+    def watcher(self) -> Watcher:
+        ground = TriggerGround(
+            self.settings,
+            self.store.database,
+            self.store,
+            self._acceptance,
+            Catalog(()),
+            Wakeups(lambda _: None),
+            self.triggers,
+            self.tally,
+        )
+        return watcher_on(ground, self._metrics, packages=lambda: self.packages)
+
+    @asynccontextmanager
+    async def watching(self, stream: str | None = None) -> AsyncIterator[asyncio.Task[None]]:
+        """From when it has a position to when it has stopped."""
+        stop = asyncio.Event()
+        task = asyncio.create_task(self.watcher().run(stop))
+
+        async def has_position() -> bool:
+            assert not task.done() or task.cancelled(), task.exception()
+            found = await self.streams.find_one({"_id": stream or self.shop.name})
+            if found is None:
+                return False
+            return found["resume_token"] is not None or found["state"] == "suspended" or "refused" in found
+
+        try:
+            await until(has_position, "a first position")
+            yield task
+        finally:
+            stop.set()
+            await asyncio.gather(task, return_exceptions=True)
+
+    async def stream(self, stream: str | None = None) -> Document:
+        found = await self.streams.find_one({"_id": stream or self.shop.name})
+        assert found is not None
+        return found
+
+    async def run_inputs(self) -> list[Any]:
+        return sorted(run["input"]["order"] for run in await self.store.list())
+
+    async def saw(self, *orders: Any) -> None:
+        async def condition() -> bool:
+            return len(await self.run_inputs()) >= len(orders)
+
+        await until(condition, f"runs for {len(orders)} orders")
+        assert await self.run_inputs() == sorted(orders)
+
+    async def record(self, trigger: Trigger | None = None) -> Record:
+        """What `triggers show` can tell, once it is written."""
+        await self.tally.write()
+        record = await self.triggers.find((trigger or self.trigger).id)
+        assert record is not None
+        return record
+
+    async def skipped(self, reason: str, count: int, *, trigger: Trigger | None = None) -> list[Mapping[str, Any]]:
+        """The notes of that reason, once there are so many skips."""
+        label = (trigger or self.trigger).label
+
+        async def so_many() -> bool:
+            return self.metric("stream_events_skipped_total", trigger=label, reason=reason) == count
+
+        await until(so_many, f"{count} skips for {reason}")
+        record = await self.record(trigger)
+        assert record.counts[f"skipped.{reason}"] == count
+        return [note for note in record.notes if note["reason"] == reason]
+
+    def metric(self, name: str, **labels: str) -> float | None:
+        return self.registry.get_sample_value(f"unattended_{name}", labels)
+
+    async def shows(self, metric: str, value: float, *, stream: str | None = None) -> None:
+        async def check() -> bool:
+            return self.metric(metric, stream=stream or self.shop.name) == value
+
+        await until(check, f"{metric} is {value}")
+
+    async def reaches(self, condition: Callable[[Document], bool], what: str, *, stream: str | None = None) -> None:
+        async def check() -> bool:
+            return condition(await self.stream(stream))
+
+        await until(check, what)

@@ -1,0 +1,171 @@
+"""Triggers that come to a stream, or move to another one, at the worst moment: nothing is missed, nothing twice."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from tests.integration.triggers.stream_bench import Bench
+from tests.integration.triggers.waiting import until
+from triggers.register.trigger import Trigger
+from workers.store.run import RunState
+
+pytestmark = pytest.mark.integration
+
+LOST = {"_data": "82"}
+OFF = {"full_document": "off"}
+BROKEN = {"pipeline": [{"$set": {"half": {"$divide": [8, "$documentKey._id"]}}}]}
+
+
+def made_for(bench: Bench, app_id: str = "initech", **changes: Any) -> Trigger:
+    return Trigger("Orders", bench.spec(name="made", apps=(), **changes), app_id=app_id)
+
+
+async def runs_by(bench: Bench, name: str) -> list[Any]:
+    return sorted(run["input"]["order"] for run in await bench.store.list() if run["trigger"]["name"] == name)
+
+
+async def test_what_happens_right_after_a_trigger_was_made_starts_its_runs(bench: Bench) -> None:
+    """The watcher knows of it a moment later, and its stream is further by then."""
+    bench.declare({})
+    async with bench.watching():
+        await bench.triggers.create(made_for(bench))
+        await bench.orders.insert_one({"_id": 1})
+        await bench.reaches(lambda stream: stream["token_time"] is not None, "a position behind the change")
+
+        async def both() -> bool:
+            return await runs_by(bench, "made") == await runs_by(bench, "paid") == [1]
+
+        await until(both, "a run by each")
+
+
+async def test_the_first_trigger_of_a_stream_misses_nothing_either(bench: Bench) -> None:
+    bench.declare()
+    await bench.triggers.create(made_for(bench))
+    await bench.orders.insert_one({"_id": 1})
+
+    async with bench.watching():
+        await bench.saw(1)
+
+
+async def test_a_trigger_that_is_edited_while_no_watcher_runs_takes_its_place_along(bench: Bench) -> None:
+    bench.declare({}, {"name": "stays"})
+    async with bench.watching():
+        await bench.orders.insert_one({"_id": 1})
+        await bench.saw(1, 1)
+    await bench.orders.insert_one({"_id": 2})
+
+    bench.declare(OFF, {"name": "stays"})
+    async with bench.watching(f"{bench.shop.name}/full_document=off"):
+        await bench.orders.insert_one({"_id": 3})
+        await bench.saw(1, 1, 2, 2, 3, 3)
+
+    assert (await bench.stream())["triggers"] == ["Orders/stays"]
+
+
+async def test_a_trigger_that_is_rid_of_a_broken_pipeline_reads_what_waited_for_that(bench: Bench) -> None:
+    bench.declare({"name": "shared"}, BROKEN)
+    alone = f"{bench.shop.name}/Orders/paid"
+    async with bench.watching(alone), bench.watching():
+        await bench.orders.insert_one({"_id": 0})
+        await bench.shows("stream_state", 3, stream=alone)
+        await bench.orders.insert_one({"_id": 2})
+
+        async def seen_by_others() -> bool:
+            return await runs_by(bench, "shared") == [0, 2]
+
+        await until(seen_by_others, "runs by the other trigger")
+        bench.declare({"name": "shared"}, {})
+
+        async def caught_up() -> bool:
+            return await runs_by(bench, "paid") == await runs_by(bench, "shared") == [0, 2]
+
+        await until(caught_up, "runs of what had waited")
+
+
+async def test_a_trigger_that_leaves_a_suspended_stream_does_not_suspend_the_others_and_its_gap_is_told(
+    bench: Bench,
+) -> None:
+    bench.declare(OFF, {"name": "shared"})
+    alone = f"{bench.shop.name}/full_document=off"
+    async with bench.watching(), bench.watching(alone):
+        pass
+    await bench.streams.update_one({"_id": alone}, {"$set": {"resume_token": LOST, "token_time": None}})
+    async with bench.watching(alone):
+        await bench.reaches(lambda stream: stream["state"] == "suspended", "suspended", stream=alone)
+
+    bench.declare({}, {"name": "shared"})
+    async with bench.watching():
+        await bench.reaches(lambda stream: len(stream["triggers"]) == 2, "the trigger has moved")
+        await bench.orders.insert_one({"_id": 1})
+        await bench.saw(1, 1)
+
+    stream = await bench.stream()
+    assert stream["state"] == "running"
+    assert [gap["reason"] for gap in stream["gaps"]] == ["history_lost"]
+
+
+@pytest.mark.parametrize("made", ["by a package", "at run time"])
+async def test_what_a_stream_lost_while_others_used_it_does_not_suspend_a_trigger_that_is_new(
+    bench: Bench, made: str
+) -> None:
+    bench.declare({})
+    async with bench.watching():
+        pass
+    stale = {"resume_token": LOST, "token_time": None, "triggers": ["Orders/long_gone"]}
+    await bench.streams.update_one({"_id": bench.shop.name}, {"$set": stale})
+    await bench.orders.insert_one({"_id": 1})
+    if made == "at run time":
+        bench.declare()
+        await bench.triggers.create(made_for(bench), more={"created_at": datetime.now(UTC) - timedelta(hours=2)})
+
+    async with bench.watching():
+        await bench.reaches(lambda stream: stream["resume_token"] not in (None, LOST), "a position of its own")
+        await bench.orders.insert_one({"_id": 2})
+        await bench.saw(2)
+
+    assert (await bench.stream())["gaps"] == []
+
+
+async def test_what_happened_before_all_triggers_of_a_stream_were_made_is_not_its_history(bench: Bench) -> None:
+    """As when a trigger is removed, and one of its name is made long afterwards."""
+    bench.declare()
+    trigger = made_for(bench)
+    await bench.triggers.create(trigger)
+    async with bench.watching():
+        pass
+    long_ago = {"resume_token": {"_data": "820000000100000001"}, "token_time": None}
+    await bench.streams.update_one({"_id": bench.shop.name}, {"$set": long_ago})
+
+    async with bench.watching():
+        await bench.orders.insert_one({"_id": 1})
+        await bench.saw(1)
+
+    assert (await bench.stream())["gaps"] == []
+
+
+async def test_a_watcher_that_reads_a_refused_stream_again_takes_the_refusal_back(bench: Bench) -> None:
+    """Another one than that which was refused."""
+    bench.declare({})
+    async with bench.watching():
+        pass
+    await bench.streams.update_one({}, {"$set": {"refused": {"words": "no", "at": datetime.now(UTC)}}})
+
+    async with bench.watching():
+        await bench.reaches(lambda stream: "refused" not in stream, "no longer refused")
+
+
+async def test_runs_of_a_trigger_that_moved_keep_their_order(bench: Bench) -> None:
+    fields = {"input": {"order": "=documentKey._id", "n": "=updateDescription.updatedFields.n"}}
+    bench.declare(fields)
+    async with bench.watching():
+        await bench.orders.insert_one({"_id": 1})
+        await bench.saw(1)
+    for number in range(5):
+        await bench.orders.update_one({"_id": 1}, {"$set": {"n": number}})
+    bench.declare({**fields, **OFF})
+    async with bench.watching(f"{bench.shop.name}/full_document=off"):
+        await bench.saw(*[1] * 6)
+
+    runs = await bench.store.runs.find({"state": RunState.QUEUED.value}).sort("order.seq", 1).to_list(None)
+    assert [run["input"]["n"] for run in runs] == [None, *range(5)]

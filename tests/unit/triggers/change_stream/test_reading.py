@@ -1,0 +1,94 @@
+"""The position that is saved is never ahead of what is durable."""
+
+import asyncio
+from collections.abc import Collection, Hashable, Sequence
+from typing import Any
+
+import pytest
+from bson import Timestamp
+
+from triggers.change_stream import reading as module
+from triggers.change_stream.reading import Reading
+from triggers.change_stream.store import Position
+
+Event = dict[str, Any]
+
+
+def event(n: int) -> Event:
+    return {"_id": {"_data": f"{n:04d}"}, "operationType": "insert", "clusterTime": Timestamp(1_700_000_000 + n, 1)}
+
+
+class Bed:
+    """A stream of so many events, and an intake that makes some of them durable only later."""
+
+    def __init__(self, events: int, *, held: int) -> None:
+        self.coming = [event(n) for n in range(events)]
+        self.held = held
+        self.let_go = asyncio.Event()
+        self.durable: set[int] = set()
+        self.saved: list[int] = []
+        self.resume_token: Any = {"_data": "start"}
+        self.ended = asyncio.Event()
+
+    def lanes(self, event: Event) -> Collection[Hashable]:  # noqa: ARG002 -- the protocol's
+        return ()
+
+    async def take(self, events: Sequence[Event]) -> None:
+        numbers = {int(each["_id"]["_data"]) for each in events}
+        if self.held in numbers:
+            await self.let_go.wait()
+        self.durable |= numbers
+
+    async def next_event(self) -> Event | None:
+        await asyncio.sleep(0)
+        if not self.coming:
+            self.ended.set()
+            return None
+        self.resume_token = self.coming[0]["_id"]
+        return self.coming.pop(0)
+
+    async def save(self, position: Position) -> None:
+        assert position.token is not None
+        upto = int(position.token["_data"])
+        self.saved.append(upto)
+        assert set(range(upto + 1)) <= self.durable, f"{upto} is saved before all up to it is durable"
+
+    def reading(self) -> Reading:
+        position = Position({"_data": "start"}, None)
+        stream: Any = self
+        return Reading(
+            stream,
+            position,
+            intake=self,
+            save=self.save,
+            report_lag=lambda _: None,
+            save_idle_every_s=1000,
+        )
+
+
+@pytest.mark.parametrize("late_at", [None, 30, 45])
+@pytest.mark.parametrize("held", [0, 20, 49])
+async def test_no_position_is_saved_before_all_events_up_to_it_are_durable(
+    held: int, late_at: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether it is time to save in the middle, or everything has been read."""
+    monkeypatch.setattr(module, "SAVE_AT_LEAST_EVERY_S", 1000)
+    bed = Bed(50, held=held)
+
+    async def next_event() -> Event | None:
+        if late_at is not None and len(bed.coming) == 50 - late_at:
+            monkeypatch.setattr(module, "SAVE_AT_LEAST_EVERY_S", 0)
+        return await bed.next_event()
+
+    following = asyncio.create_task(
+        bed.reading().follow(next_event, wanted=lambda: not (bed.ended.is_set() and 49 in bed.saved))
+    )
+    for _ in range(300):
+        await asyncio.sleep(0)
+    assert max(bed.saved, default=-1) < held
+
+    bed.let_go.set()
+    await following
+
+    assert bed.saved == sorted(bed.saved)
+    assert bed.saved[-1] == 49

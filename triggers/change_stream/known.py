@@ -1,0 +1,82 @@
+"""What the watcher knows: the triggers of its kinds, from packages and made at run time, and who of them is paused."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from triggers.change_stream.starting import Pauses
+from triggers.change_stream.watches import Watch, inactive_because, watch
+from triggers.register.precedence import in_front_of
+from triggers.register.record import Record
+from triggers.register.store import TriggerStore
+from triggers.register.trigger import Trigger, declared_triggers
+from workflows.package.models import Package
+from workflows.package.trigger_specs.change import ChangeSpec
+from workflows.package.trigger_specs.run_finished import RunFinishedSpec
+
+KINDS = ("database_condition", "run_finished")
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """A trigger on the end of other runs. `since`: what ended before it was made is none of its business."""
+
+    trigger: Trigger
+    spec: RunFinishedSpec
+    since: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    watches: Sequence[Watch]
+    chains: Sequence[Chain]
+    refused: Mapping[str, str]  # trigger to reason
+
+
+class KnownTriggers:
+    def __init__(
+        self,
+        packages: Callable[[], Mapping[str, Package]],
+        store: TriggerStore,
+        pauses: Pauses,
+        *,
+        own_database: str,
+    ) -> None:
+        self._packages = packages
+        self._store = store
+        self._pauses = pauses
+        self._own_database = own_database
+
+    async def look(self) -> Known:
+        packages = self._packages()
+        declared = [each for each in declared_triggers(packages) if each.spec.type in KINDS]
+        records = dict(await self._store.records([each.id for each in declared])) if declared else {}
+        triggers: list[tuple[Trigger, datetime | None]] = [(each, None) for each in declared]
+        for kind in KINDS:
+            async for record in self._store.made_at_run_time(kind=kind):
+                records[record.id] = record
+                if record.trigger is not None and _is_active(record, packages):
+                    triggers.append((record.trigger, record.document.get("created_at")))
+        self._pauses.are(records)
+        return self._sorted_out(triggers)
+
+    def _sorted_out(self, triggers: Sequence[tuple[Trigger, datetime | None]]) -> Known:
+        watches: list[Watch] = []
+        chains: list[Chain] = []
+        refused: dict[str, str] = {}
+        for trigger, since in triggers:
+            reason = inactive_because(trigger, own_database=self._own_database)
+            if reason is not None:
+                refused[trigger.id] = reason
+            elif isinstance(trigger.spec, ChangeSpec):
+                watches.append(watch(trigger, since=since))
+            elif isinstance(trigger.spec, RunFinishedSpec):
+                chains.append(Chain(trigger, trigger.spec, since))
+        return Known(watches, chains, refused)
+
+
+def _is_active(record: Record, packages: Mapping[str, Package]) -> bool:
+    """Its workflow is there, and no trigger of the package has its name."""
+    if record.app_id is None or record.workflow not in packages:
+        return False
+    return in_front_of(packages, record.workflow, record.name, record.app_id) is None

@@ -1,0 +1,64 @@
+"""Events that are too large: one message carries at most 16 MB, and what changed, the whole document and the one before
+the change may be more together.
+
+Such an event is asked for once more without the documents beside it. Expressions then see no `fullDocument` and no
+`fullDocumentBeforeChange`, so that triggers that need neither still start their runs. What is too large even so, or
+comes through a pipeline of its own, is passed over. Either way a gap is recorded.
+"""
+
+import logging
+from contextlib import suppress
+from dataclasses import dataclass
+
+from triggers.change_stream.bunches import Intake
+from triggers.change_stream.metrics import StreamMetrics
+from triggers.change_stream.plan import StreamPlan
+from triggers.change_stream.source import EventTooLargeError, Source, StreamRefusedError
+from triggers.change_stream.store import Gap, Position, StreamStore
+
+log = logging.getLogger(__name__)
+
+REASON = "event_too_large"
+_BEYOND_ALL = "the next event is beyond 16 MB even by its name alone; resume with --from a time behind it"
+
+
+@dataclass(frozen=True, slots=True)
+class Passed:
+    position: Position
+    was_large: bool
+
+
+class LargeEvents:
+    def __init__(self, source: Source, store: StreamStore, metrics: StreamMetrics) -> None:
+        self._source = source
+        self._store = store
+        self._metrics = metrics
+
+    async def take(self, plan: StreamPlan, intake: Intake, position: Position) -> Passed | None:
+        """The next event from here, which may be the large one: the driver asks for two at a time even when it is told
+        to ask for one. None when there is none."""
+        try:
+            large = await self._source.next_without_content(plan, position)
+        except EventTooLargeError:
+            raise StreamRefusedError(_BEYOND_ALL) from None
+        if large is None:
+            return None
+        behind = Position(large["_id"], large["clusterTime"])
+        with suppress(EventTooLargeError):
+            usual = await self._source.one(plan, position, large["_id"])
+            if usual is None:
+                return None
+            await intake.take([usual])
+            return Passed(behind, was_large=False)
+        event = None
+        if not plan.own_pipeline:  # a pipeline may look at what is left out
+            with suppress(EventTooLargeError):
+                event = await self._source.one(plan, position, large["_id"], with_documents=False)
+        if event is not None:
+            await intake.take([event])
+        happened = large["clusterTime"].as_datetime()
+        await self._store.record_gap(plan.id, Gap(happened, happened, REASON))
+        self._metrics.gap(plan.id)
+        place = {"collection": large["ns"].get("coll"), "taken": event is not None}
+        log.error(REASON, extra={"stream": plan.id, **place})
+        return Passed(behind, was_large=True)

@@ -1,0 +1,106 @@
+"""Plain JSON of a change event: whatever BSON can hold, as expressions and inputs can hold it.
+
+Object ids, dates, decimals and UUIDs become text, bytes base64. What JSON has no word for (NaN, a date in the year
+20000) becomes text as well: it must neither stop a stream nor make an input unreadable for others.
+"""
+
+import base64
+import math
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from typing import Any
+from uuid import UUID
+
+from bson.binary import Binary
+from bson.code import Code
+from bson.datetime_ms import DatetimeMS
+from bson.dbref import DBRef
+from bson.decimal128 import Decimal128
+from bson.int64 import Int64
+from bson.max_key import MaxKey
+from bson.min_key import MinKey
+from bson.objectid import ObjectId
+from bson.regex import Regex
+from bson.timestamp import Timestamp
+from bson.tz_util import utc
+
+_UUID_SUBTYPES = (3, 4)
+_AS_IT_IS: frozenset[type] = frozenset({str, int, bool, type(None)})  # most of what there is
+
+
+def plain(value: Any) -> Any:
+    return _PLAIN.get(type(value), str)(value)
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def _mapping(value: Mapping[str, Any]) -> dict[str, Any]:
+    # Each event goes through here: a call less for each value is worth the look at the table in both places.
+    return {key: item if (made := _PLAIN.get(type(item), str)) is _same else made(item) for key, item in value.items()}
+
+
+def _list(value: list[Any]) -> list[Any]:
+    return [item if (made := _PLAIN.get(type(item), str)) is _same else made(item) for item in value]
+
+
+def _number(value: float) -> float | str:
+    if math.isfinite(value):
+        return value
+    return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+
+
+def _time(value: datetime) -> str:
+    """As MongoDB's own relaxed JSON has it: no fraction when it is zero, else milliseconds."""
+    moment = value if value.tzinfo is None or value.tzinfo is utc else value.astimezone(UTC)
+    text = moment.isoformat(timespec="milliseconds" if moment.microsecond else "seconds")
+    return text.removesuffix("+00:00") + "Z"
+
+
+def _far_time(value: DatetimeMS) -> str:
+    return f"{int(value)}ms"  # since 1970; beyond what has a name
+
+
+def _binary(value: Binary) -> str:
+    if value.subtype in _UUID_SUBTYPES and len(value) == 16:
+        return str(UUID(bytes=bytes(value)))
+    return _bytes(value)
+
+
+def _bytes(value: bytes) -> str:
+    return base64.b64encode(value).decode("ascii")
+
+
+def _regex(value: Regex[str]) -> dict[str, Any]:
+    return {"pattern": plain(value.pattern), "flags": value.flags}
+
+
+def _timestamp(value: Timestamp) -> dict[str, int]:
+    return {"t": value.time, "i": value.inc}
+
+
+def _reference(value: DBRef) -> dict[str, Any]:
+    return {"ref": value.collection, "id": plain(value.id), "db": value.database}
+
+
+_PLAIN: Mapping[type, Callable[[Any], Any]] = {
+    **dict.fromkeys(_AS_IT_IS, _same),
+    dict: _mapping,
+    list: _list,
+    float: _number,
+    Int64: int,
+    datetime: _time,
+    DatetimeMS: _far_time,
+    ObjectId: str,
+    Decimal128: str,
+    Binary: _binary,
+    bytes: _bytes,
+    UUID: str,
+    Regex: _regex,
+    Timestamp: _timestamp,
+    DBRef: _reference,
+    Code: str,
+    MinKey: lambda _: "MinKey",
+    MaxKey: lambda _: "MaxKey",
+}
