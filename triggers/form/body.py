@@ -1,7 +1,7 @@
 """Form bodies: JSON, urlencoded and multipart as one mapping of names to values."""
 
 from collections.abc import AsyncGenerator, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qsl
 
@@ -10,19 +10,20 @@ from starlette.datastructures import UploadFile
 from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import Request
 
-from triggers.form.validation import FormRefusedError
 from triggers.gateway.body import is_json, parse_json
 from triggers.gateway.problems import ProblemError
 
 URLENCODED = "application/x-www-form-urlencoded"
 MULTIPART = "multipart/form-data"
 MAX_FIELDS = 1000
+MAX_SHOWN_NAME = 100
 
 
 @dataclass(frozen=True, slots=True)
 class GivenFields:
-    values: Mapping[str, Any]
+    values: Mapping[str, Any] = field(repr=False)
     from_text: bool
+    errors: Mapping[str, str] = field(default_factory=dict)  # of what no field can take
 
 
 def is_form(kind: str) -> bool:
@@ -30,11 +31,11 @@ def is_form(kind: str) -> bool:
 
 
 async def read_fields(request: Request, kind: str, raw_body: bytes) -> GivenFields:
-    """Raises ProblemError for a body that cannot be read, FormRefusedError for fields that cannot be taken."""
+    """Raises ProblemError for a body that cannot be read."""
     if kind == URLENCODED:
-        return GivenFields(_once_each(_urlencoded(raw_body)), from_text=True)
+        return _once_each(_urlencoded(raw_body))
     if kind == MULTIPART:
-        return GivenFields(_once_each(await _multipart(request, raw_body)), from_text=True)
+        return _once_each(await _multipart(request, raw_body))
     body = parse_json(raw_body)
     if not isinstance(body, dict):
         raise ProblemError(400, "send a JSON object with a key for each field")
@@ -48,7 +49,7 @@ def _urlencoded(raw_body: bytes) -> list[tuple[str, str]]:
         raise ProblemError(400, f"the body is not form fields in UTF-8, or has more than {MAX_FIELDS}") from None
 
 
-async def _multipart(request: Request, raw_body: bytes) -> list[tuple[str, str]]:
+async def _multipart(request: Request, raw_body: bytes) -> list[tuple[str, str | UploadFile]]:
     _, options = parse_options_header(request.headers["content-type"])
     # Python knows codecs that take minutes for a megabyte; browsers send UTF-8 and do not say so.
     if options.get(b"charset", b"utf-8").lower() != b"utf-8":
@@ -65,25 +66,18 @@ async def _multipart(request: Request, raw_body: bytes) -> list[tuple[str, str]]
         form = await parser.parse()
     except MultiPartException:
         raise ProblemError(400, "the body is not multipart form data") from None
-    try:
-        pairs = form.multi_items()
-        files = {
-            name[:100]: "is a file; this form takes text only" for name, value in pairs if not isinstance(value, str)
-        }
-    finally:
-        await form.close()
-    if files:
-        raise FormRefusedError(files)
-    return [(name, value) for name, value in pairs if not isinstance(value, UploadFile)]
+    await form.close()
+    return form.multi_items()
 
 
-def _once_each(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
+def _once_each(pairs: Iterable[tuple[str, str | UploadFile]]) -> GivenFields:
     values: dict[str, str] = {}
-    repeated: dict[str, str] = {}
+    errors: dict[str, str] = {}
     for name, value in pairs:
-        if name in values:
-            repeated[name[:100]] = "is given more than once"
-        values[name] = value
-    if repeated:
-        raise FormRefusedError(repeated)
-    return values
+        if isinstance(value, UploadFile):
+            errors[name[:MAX_SHOWN_NAME]] = "is a file; this form takes text only"
+        elif name in values:
+            errors[name[:MAX_SHOWN_NAME]] = "is given more than once"
+        else:
+            values[name] = value
+    return GivenFields(values, from_text=True, errors=errors)

@@ -28,6 +28,8 @@ def read_field(spec: FormInput, value: Any, *, from_text: bool) -> Any:
     """`from_text`: a form's body knows only text, so numbers and booleans are read from it; JSON has types."""
     read = _FROM_TEXT[spec.type] if from_text else _FROM_JSON[spec.type]
     result = read(value)
+    if from_text and spec.multiline and isinstance(result, str):
+        result = result.replace("\r\n", "\n")  # as a browser sends what its user and its own count have as one
     if isinstance(result, str):
         _check_text(spec, result)
     if spec.enum and not any(_same(result, choice) for choice in spec.enum):

@@ -1,55 +1,143 @@
-"""The thank-you page a browser sees after a form: no state, no script, nothing unescaped."""
+"""The pages of a form: to fill it in, to see it was taken, and to learn why it could not be."""
 
-import html
-import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
-from starlette.requests import Request
-from starlette.responses import HTMLResponse, Response
+from starlette.responses import Response
 
-from triggers.gateway.place import Place, find_trigger
+from triggers.form.controls import Field, control, in_words
+from triggers.form.markup import NOTHING, Markup, element, joined
+from triggers.form.sheet import sheet
 from triggers.gateway.problems import ProblemError
-from triggers.gateway.reception import Reception
-from workflows.package.trigger_specs.form import FormSpec
+from workflows.package.trigger_specs.form import DELIVERY_FIELD, FormSpec
 
-_RUN_ID = re.compile(r"run_[0-9A-HJKMNP-TV-Z]{26}")
 
-SECURITY_HEADERS = {
-    "content-security-policy": "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
-    "x-content-type-options": "nosniff",
-    "x-frame-options": "DENY",
-    "referrer-policy": "no-referrer",
-    "cache-control": "no-store",
+@dataclass(frozen=True, slots=True)
+class Filled:
+    """A form as somebody sent it."""
+
+    delivery: str
+    values: Mapping[str, Any] = field(repr=False)
+    errors: Mapping[str, str] = field(default_factory=dict)
+
+
+def empty_page(spec: FormSpec, *, delivery: str) -> Response:
+    defaults = {name: each.default for name, each in spec.inputs.items()}
+    return _form_page(spec, Filled(delivery, defaults), NOTHING)
+
+
+def refused_page(spec: FormSpec, filled: Filled) -> Response:
+    """With every error beside its field, and what was written still there."""
+    summary = _summary("There is a problem", _error_list(_fields(spec, filled), filled.errors))
+    return _form_page(spec, filled, summary, status=422, said="Error")
+
+
+def not_kept_page(spec: FormSpec, filled: Filled, problem: ProblemError) -> Response:
+    """The store is away: what was written is still there, and sending it again is all there is to do."""
+    said = element("p", "What you wrote is still below. Please send it again in a moment.")
+    summary = _summary("We could not take your answers just now", said)
+    return _form_page(spec, filled, summary, status=problem.status, said="Not sent", headers=problem.headers)
+
+
+def accepted_page(spec: FormSpec, *, run_id: str, form_path: str) -> Response:
+    number = element("span", run_id, class_="number")
+    return sheet(
+        f"Thank you – {_title(spec)}",
+        element("h1", "Thank you"),
+        element("p", "We received your answers."),
+        element("p", "Their number, should you ask about them: ", number),
+        element("p", element("a", "Fill in the form again", href=form_path)),
+    )
+
+
+def closed_page(problem: ProblemError) -> Response:
+    return sheet(
+        "Closed at the moment",
+        element("h1", "This form is closed at the moment"),
+        element("p", "It takes no answers now. Please try again later."),
+        element("p", "If you sent it just now, nothing was taken. Reload this page later to send it.", class_="hint"),
+        status=problem.status,
+        headers=problem.headers,
+    )
+
+
+def problem_page(problem: ProblemError) -> Response:
+    heading, advice = _SAID.get(problem.status, _SAID_OTHERWISE)
+    detail = element("p", f"What is wrong: {problem.detail}.", class_="hint") if problem.status in _TOLD else NOTHING
+    return sheet(
+        heading,
+        element("h1", heading),
+        element("p", advice),
+        detail,
+        status=problem.status,
+        headers=problem.headers,
+    )
+
+
+_TOLD = frozenset({400, 413, 415})
+_SAID = {
+    404: ("There is no such page", "Check the address, or ask whoever gave it to you."),
+    503: ("We cannot answer just now", "Nothing was taken. Go back, and send the form again in a moment."),
 }
-
-_PAGE = """<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>Thank you</title>
-</head>
-<body>
-<main>
-<h1>Thank you</h1>
-<p>We received your form. Its number is <code>{run_id}</code>.</p>
-</main>
-</body>
-</html>
-"""
+_SAID_OTHERWISE = ("The form could not be sent", "Nothing was taken. Go back, and try again.")
 
 
-def accepted_location(place: Place, run_id: str) -> str:
-    return f"/forms/{place.path}/accepted?run={run_id}"
+def _form_page(
+    spec: FormSpec,
+    filled: Filled,
+    summary: Markup,
+    *,
+    status: int = 200,
+    said: str = "",
+    headers: Mapping[str, str] | None = None,
+) -> Response:
+    title = _title(spec)
+    # Firefox would otherwise put the number of the last page into this one when it is reloaded.
+    delivery = element("input", type="hidden", name=DELIVERY_FIELD, value=filled.delivery, autocomplete="off")
+    # Without an action it goes to the page's own address, with the query that expressions can see.
+    form = element(
+        "form",
+        delivery,
+        *map(control, _fields(spec, filled)),
+        element("button", "Send", type="submit"),
+        method="post",
+    )
+    intro = element("p", spec.description, class_="intro") if spec.description else NOTHING
+    tab = f"{said}: {title}" if said else title
+    return sheet(tab, summary, element("h1", title), intro, form, status=status, headers=headers)
 
 
-def accepted_page(reception: Reception) -> Callable[[Request], Awaitable[Response]]:
-    async def show(request: Request) -> Response:
-        """The number is shown as it stands in the address: nothing is looked up, so nothing is told."""
-        find_trigger(reception.catalog.packages(), Place.of(request), FormSpec)
-        run_id = request.query_params.get("run", "")
-        if not _RUN_ID.fullmatch(run_id):
-            raise ProblemError(404, "there is no such page")
-        return HTMLResponse(_PAGE.format(run_id=html.escape(run_id)), headers=SECURITY_HEADERS)
+def _title(spec: FormSpec) -> str:
+    return spec.title.strip() or in_words(spec.name)
 
-    return show
+
+def _fields(spec: FormSpec, filled: Filled) -> Sequence[Field]:
+    return [
+        Field(f"field-{place}", name, each, filled.values.get(name), filled.errors.get(name))
+        for place, (name, each) in enumerate(spec.inputs.items(), start=1)
+    ]
+
+
+def _summary(heading: str, content: Markup) -> Markup:
+    """The first thing on the page, and what a browser and a screen reader go to."""
+    title = element("h2", heading, id="summary-title")
+    return element(
+        "div",
+        title,
+        content,
+        class_="summary",
+        role="alert",
+        aria_labelledby="summary-title",
+        tabindex=-1,
+        autofocus=True,
+    )
+
+
+def _error_list(fields: Sequence[Field], errors: Mapping[str, str]) -> Markup:
+    """Each leads to its field; of a field that the form does not have there is nowhere to lead."""
+    wrong = [each for each in fields if each.error is not None]
+    links = [element("li", element("a", f"{each.label} – this {each.error}", href=f"#{each.id}")) for each in wrong]
+    known = {each.name for each in fields}
+    others = [element("li", f"{name} – this {error}") for name, error in errors.items() if name not in known]
+    return element("ul", joined(*links, *others))

@@ -3,11 +3,12 @@
 from collections.abc import Mapping
 from typing import Any
 
+from triggers.form.body import MAX_SHOWN_NAME, GivenFields
 from triggers.form.fields import FieldError, read_field
-from workflows.package.trigger_specs.form import FormInput
+from workflows.context.value_types import is_one_of
+from workflows.package.trigger_specs.form import DELIVERY_FIELD, FormInput
 
 MAX_ERRORS = 100  # a body with a hundred thousand unknown fields is not worth an answer of that size
-_MAX_SHOWN_NAME = 100
 
 
 class FormRefusedError(ValueError):
@@ -18,27 +19,42 @@ class FormRefusedError(ValueError):
         self.errors = dict(errors)
 
 
-def validate(inputs: Mapping[str, FormInput], given: Mapping[str, Any], *, from_text: bool) -> dict[str, Any]:
-    """The values as declared, defaults included. Empty text and null count as not given, as in a browser's form."""
+def validate(inputs: Mapping[str, FormInput], given: GivenFields, *, by_browser: bool = False) -> dict[str, Any]:
+    """The values as declared, defaults included. Empty text and null count as not given. A browser sends nothing for a
+    box that is not ticked, which means false there and not the default."""
     values: dict[str, Any] = {}
     errors: dict[str, str] = {}
     for name, spec in inputs.items():
-        value = given.get(name)
-        if value is None or value == "":
-            if spec.default is not None:
-                values[name] = spec.default
-            elif spec.required:
-                errors[name] = "is required"
-            continue
         try:
-            values[name] = read_field(spec, value, from_text=from_text)
+            value = _value(spec, given.values.get(name), from_text=given.from_text, by_browser=by_browser)
         except FieldError as error:
             errors[name] = str(error)
-    errors |= _unknown(inputs, given)
+            continue
+        if value is not None:
+            values[name] = value
+    errors |= {**_unknown(inputs, given), **given.errors}
     if errors:
         raise FormRefusedError(dict(list(errors.items())[:MAX_ERRORS]))
     return values
 
 
-def _unknown(inputs: Mapping[str, FormInput], given: Mapping[str, Any]) -> dict[str, str]:
-    return {name[:_MAX_SHOWN_NAME]: "is not a field of this form" for name in given if name not in inputs}
+def _value(spec: FormInput, given: Any, *, from_text: bool, by_browser: bool) -> Any:
+    if given is not None and given != "":
+        return read_field(spec, given, from_text=from_text)
+    if by_browser and spec.type == "boolean":
+        return _not_ticked(spec)
+    if spec.required and spec.default is None:
+        raise FieldError("is required")
+    return spec.default
+
+
+def _not_ticked(spec: FormInput) -> bool | None:
+    if spec.required:
+        raise FieldError("must be ticked")
+    return False if not spec.enum or is_one_of(False, spec.enum) else None
+
+
+def _unknown(inputs: Mapping[str, FormInput], given: GivenFields) -> dict[str, str]:
+    is_ours = {DELIVERY_FIELD} if given.from_text else set[str]()
+    unknown = (name for name in given.values if name not in inputs and name not in is_ours)
+    return {name[:MAX_SHOWN_NAME]: "is not a field of this form" for name in unknown}

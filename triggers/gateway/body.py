@@ -3,6 +3,7 @@
 import asyncio
 import json
 import math
+from collections.abc import Mapping
 from typing import Any
 
 from starlette.requests import ClientDisconnect, Request
@@ -50,10 +51,14 @@ async def read_body(request: Request, limit_bytes: int) -> bytes:
 
 
 def media_type(request: Request) -> str:
+    return media_type_of(request.headers)
+
+
+def media_type_of(headers: Mapping[str, str]) -> str:
     """The content type without its parameters; empty for a body in a compressed form, which nothing here reads."""
-    if request.headers.get("content-encoding", "identity").lower() != "identity":
+    if headers.get("content-encoding", "identity").lower() != "identity":
         return ""
-    return request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    return headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
 def is_json(kind: str) -> bool:
@@ -63,7 +68,7 @@ def is_json(kind: str) -> bool:
 def parse_json(raw_body: bytes) -> Any:
     """Strict JSON in UTF-8: NaN, Infinity and numbers beyond a double are refused, as nothing could send them on."""
     try:
-        return json.loads(raw_body.decode("utf-8"), parse_constant=_refuse_constant, parse_float=_finite)
+        return _DECODER.decode(raw_body.decode("utf-8"))
     except (ValueError, RecursionError):
         raise ProblemError(400, "the body is not JSON") from None
 
@@ -77,3 +82,6 @@ def _finite(text: str) -> float:
     if not math.isfinite(number):
         raise ValueError(text)
     return number
+
+
+_DECODER = json.JSONDecoder(parse_constant=_refuse_constant, parse_float=_finite)

@@ -5,8 +5,8 @@ import errno
 import logging
 import signal
 import socket
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 
 import uvicorn
 from starlette.types import ASGIApp
@@ -14,6 +14,7 @@ from starlette.types import ASGIApp
 from triggers.gateway.app import create_app
 from triggers.gateway.connection import BoundedProtocol
 from triggers.gateway.crowd import Crowd
+from triggers.register.tally import Tally
 from triggers.role import trigger_ground
 from workers.setting_values import Address
 from workers.settings import Settings, SettingsError
@@ -31,14 +32,26 @@ class _Server(uvicorn.Server):
 
 async def serve(settings: Settings) -> None:
     """Returns after SIGTERM or SIGINT, when open requests are answered. `settings` has both server addresses."""
+    # It tells of each form that it cannot read, and strangers choose how many those are.
+    logging.getLogger("python_multipart").setLevel(logging.ERROR)
     with listening(settings.listen) as listener:
         async with trigger_ground(settings) as ground:
             server = _Server(server_config(Crowd(create_app(ground))))
             host, port = listener.getsockname()[:2]
             with _stopped_by_signals(server):
                 log.info("gateway_ready", extra={"address": str(Address(host, port))})
-                await server.serve(sockets=[listener])
+                async with _kept_written(ground.tally):
+                    await server.serve(sockets=[listener])
     log.info("gateway_stopped")
+
+
+@asynccontextmanager
+async def _kept_written(tally: Tally) -> AsyncIterator[None]:
+    stop = asyncio.Event()
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(tally.keep_written(stop), name="tally")
+        yield
+        stop.set()
 
 
 def run(settings: Settings) -> None:
@@ -77,6 +90,9 @@ def listening(address: Address) -> Iterator[socket.socket]:
     try:
         family, _, _, _, where = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)[0]
         listener = socket.create_server(where[:2], family=family, backlog=2_048)
+        # Connections inherit it. Else the body of each answer waits 40 ms until the caller has confirmed its head:
+        # asyncio sees to that only for sockets that name their protocol, which these do not.
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     except OSError as error:
         raise SettingsError(_cannot_listen(address, error)) from None
     try:

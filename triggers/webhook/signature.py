@@ -1,15 +1,18 @@
 """Signatures: what every verification scheme takes, returns and raises."""
 
+import hashlib
 import hmac
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Literal, Protocol
 
+from workflows.package.trigger_specs.webhook import Verification
+
 Reason = Literal["missing_header", "malformed_header", "outside_tolerance", "unusable_secret", "no_match"]
 
 
 class SignatureError(Exception):
-    """The call is not proven. `reason` is for the operator's log; whoever calls is told nothing but 401."""
+    """The call is not proven. `reason` is for the operator; whoever calls is told nothing but 401."""
 
     def __init__(self, reason: Reason) -> None:
         super().__init__("the signature does not verify")
@@ -19,18 +22,19 @@ class SignatureError(Exception):
 class Verify(Protocol):
     """Proves that somebody who holds one of the secrets sent exactly these bytes.
 
-    Header names are in lower case. Returns the delivery id, None where the sender gave none; raises
-    SignatureError and nothing else.
+    Header names are in lower case. Returns the delivery id, None where the headers give none; raises
+    SignatureError and nothing else. Every secret is tried, so that timing does not tell which one was right.
     """
 
     def __call__(
         self,
         headers: Mapping[str, str],
         raw_body: bytes,
+        /,
         *,
         secrets: Sequence[str],
+        options: Verification,
         now: datetime,
-        tolerance: timedelta,
     ) -> str | None: ...
 
 
@@ -51,6 +55,31 @@ def required_header(headers: Mapping[str, str], name: str) -> str:
     return text
 
 
-def any_equal(expected: bytes, given: Iterable[bytes]) -> bool:
+def check_time(timestamp: str, now: datetime, tolerance: timedelta) -> None:
+    """Both ways: a timestamp from the future would stretch the window in which a call can be replayed."""
+    if not (timestamp.isascii() and timestamp.isdigit() and len(timestamp) <= 15):
+        raise SignatureError("malformed_header")
+    if abs(now.timestamp() - int(timestamp)) > tolerance.total_seconds():
+        raise SignatureError("outside_tolerance")
+
+
+def text_keys(secrets: Sequence[str]) -> list[bytes]:
+    """Of a scheme whose key is the secret's text as it stands. With an empty one anybody could sign."""
+    return usable([secret.encode("utf-8", "surrogatepass") for secret in secrets])
+
+
+def usable(keys: Iterable[bytes | None]) -> list[bytes]:
+    found = [key for key in keys if key]
+    if not found:
+        raise SignatureError("unusable_secret")
+    return found
+
+
+def any_equal(expected: Iterable[bytes], given: Sequence[bytes]) -> bool:
     """Bytes, because compare_digest raises TypeError on text that is not ASCII."""
-    return any([hmac.compare_digest(expected, each) for each in given])  # noqa: C419 -- a list: no early exit
+    return any([hmac.compare_digest(one, other) for one in expected for other in given])  # noqa: C419 -- a list: no early exit
+
+
+def fingerprint(secret: bytes) -> bytes:
+    """Secrets that are sent as they are get compared by this: comparing them directly would tell their length."""
+    return hashlib.sha256(secret).digest()

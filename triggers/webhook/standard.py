@@ -1,53 +1,103 @@
-"""Scheme `standard`: Standard Webhooks 1.0, symmetric signatures (v1)."""
+"""Schemes `standard` and `svix`: Standard Webhooks 1.0, with a shared secret (v1) or a public key (v1a)."""
 
 import base64
 import binascii
 import hashlib
 import hmac
 from collections.abc import Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
+from typing import Literal
 
-from triggers.webhook.signature import SignatureError, any_equal, required_header
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+from triggers.webhook.signature import SignatureError, any_equal, check_time, required_header
+from workflows.package.trigger_specs.webhook import Verification
 
 SECRET_PREFIX = "whsec_"  # noqa: S105 -- the published prefix, not a secret
-_VERSION = "v1,"
+PUBLIC_KEY_PREFIX = "whpk_"
+MOST_SIGNATURES = 20  # a sender that rotates gives two; each v1a one costs a verification with each key
+_SHARED = "v1,"
+_PUBLIC = "v1a,"
 
 
 def verify(
-    headers: Mapping[str, str], raw_body: bytes, *, secrets: Sequence[str], now: datetime, tolerance: timedelta
+    headers: Mapping[str, str], raw_body: bytes, *, secrets: Sequence[str], options: Verification, now: datetime
 ) -> str:
-    delivery_id = required_header(headers, "webhook-id")
-    timestamp = required_header(headers, "webhook-timestamp")
+    return _verify("webhook", headers, raw_body, secrets=secrets, options=options, now=now)
+
+
+def verify_svix(
+    headers: Mapping[str, str], raw_body: bytes, *, secrets: Sequence[str], options: Verification, now: datetime
+) -> str:
+    """Svix also sends the standard's headers; what is signed is the same under both names."""
+    family: Literal["svix", "webhook"] = "svix" if "svix-id" in headers else "webhook"
+    return _verify(family, headers, raw_body, secrets=secrets, options=options, now=now)
+
+
+def _verify(
+    family: Literal["svix", "webhook"],
+    headers: Mapping[str, str],
+    raw_body: bytes,
+    *,
+    secrets: Sequence[str],
+    options: Verification,
+    now: datetime,
+) -> str:
+    delivery_id = required_header(headers, f"{family}-id")
+    timestamp = required_header(headers, f"{family}-timestamp")
     # A list, so that a sender can sign with its old and its new secret; other versions are not ours to judge.
-    parts = required_header(headers, "webhook-signature").split(" ")
-    given = [part.removeprefix(_VERSION).encode() for part in parts if part.startswith(_VERSION)]
-    _check_time(timestamp, now, tolerance)
-    keys = [key for secret in secrets if (key := decode_secret(secret)) is not None]
-    if not keys:
+    parts = required_header(headers, f"{family}-signature").split(" ")
+    if len(parts) > MOST_SIGNATURES:
+        raise SignatureError("malformed_header")
+    check_time(timestamp, now, options.tolerance)
+    shared = [key for key in map(decode_secret, secrets) if key is not None]
+    public = [key for key in map(public_key, secrets) if key is not None]
+    if not shared and not public:
         raise SignatureError("unusable_secret")
-    if not any([any_equal(sign(key, delivery_id, timestamp, raw_body).encode(), given) for key in keys]):  # noqa: C419 -- a list: every key is tried, so that timing tells nothing
+    signed = f"{delivery_id}.{timestamp}.".encode() + raw_body
+    by_secret = any_equal([sign(key, signed).encode() for key in shared], _given(parts, _SHARED))
+    by_key = any([_is_signed(key, each, signed) for key in public for each in _given(parts, _PUBLIC)])  # noqa: C419 -- a list: no early exit
+    if not (by_secret or by_key):
         raise SignatureError("no_match")
     return delivery_id
 
 
-def sign(key: bytes, delivery_id: str, timestamp: str, raw_body: bytes) -> str:
+def sign(key: bytes, signed: bytes) -> str:
     """The base64 part of a `v1,` signature."""
-    signed = f"{delivery_id}.{timestamp}.".encode() + raw_body
     return base64.b64encode(hmac.digest(key, signed, hashlib.sha256)).decode("ascii")
 
 
 def decode_secret(secret: str) -> bytes | None:
-    """None for what is not base64, and for an empty key, with which anybody could sign."""
-    encoded = secret.strip().removeprefix(SECRET_PREFIX).rstrip("=")
+    """None for an empty key, with which anybody could sign, and for what is not base64: no prefix of another kind of
+    key is."""
+    return _decoded(secret.strip().removeprefix(SECRET_PREFIX)) or None
+
+
+def public_key(secret: str) -> Ed25519PublicKey | None:
+    text = secret.strip()
+    raw = _decoded(text.removeprefix(PUBLIC_KEY_PREFIX)) if text.startswith(PUBLIC_KEY_PREFIX) else None
     try:
-        return base64.b64decode(encoded + "=" * (-len(encoded) % 4), validate=True) or None
-    except (binascii.Error, ValueError):
+        return None if raw is None else Ed25519PublicKey.from_public_bytes(raw)
+    except ValueError:
         return None
 
 
-def _check_time(timestamp: str, now: datetime, tolerance: timedelta) -> None:
-    """Both ways: a timestamp from the future would stretch the window in which a call can be replayed."""
-    if not (timestamp.isdigit() and len(timestamp) <= 15):
-        raise SignatureError("malformed_header")
-    if abs(now.timestamp() - int(timestamp)) > tolerance.total_seconds():
-        raise SignatureError("outside_tolerance")
+def _given(parts: Sequence[str], version: str) -> list[bytes]:
+    return [part.removeprefix(version).encode() for part in parts if part.startswith(version)]
+
+
+def _is_signed(key: Ed25519PublicKey, signature: bytes, signed: bytes) -> bool:
+    try:
+        key.verify(base64.b64decode(signature, validate=True), signed)
+    except (InvalidSignature, ValueError):
+        return False
+    return True
+
+
+def _decoded(encoded: str) -> bytes | None:
+    encoded = encoded.rstrip("=")
+    try:
+        return base64.b64decode(encoded + "=" * (-len(encoded) % 4), validate=True)
+    except (binascii.Error, ValueError):
+        return None

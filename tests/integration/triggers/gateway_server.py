@@ -14,9 +14,11 @@ from typing import Any
 
 import httpx
 import uvicorn
+import yaml
 from standardwebhooks import Webhook
 from ulid import ULID
 
+from tests import webhook_senders
 from triggers.gateway.app import create_app
 from triggers.gateway.crowd import MOST_REQUESTS, Crowd
 from triggers.gateway.serve import listening, server_config
@@ -84,6 +86,16 @@ def with_package(settings: Settings, folder: Path) -> Settings:
         body_limit_bytes=BODY_LIMIT,
         environ={"STANDARD_SECRET": STANDARD_SECRET, "GITHUB_SECRET": GITHUB_SECRET},
     )
+
+
+def with_senders(settings: Settings, folder: Path, **changes: Any) -> Settings:
+    """A package with a trigger for each sender of webhooks."""
+    package = folder / "packages" / webhook_senders.WORKFLOW
+    package.mkdir(parents=True)
+    (package / "orchestrator.yaml").write_text(ORCHESTRATOR.replace("Sales", webhook_senders.WORKFLOW))
+    (package / "agents.yaml").write_text(AGENTS)
+    (package / "triggers.yaml").write_text(yaml.safe_dump(webhook_senders.TRIGGERS))
+    return replace(settings, packages=(folder / "packages",), environ=webhook_senders.ENVIRON, **changes)
 
 
 @asynccontextmanager

@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 
-from triggers.gateway.place import Place, _may_call, check_app
+from triggers.gateway.place import Place, check_app
 from triggers.gateway.problems import ProblemError
+from triggers.register.precedence import serves
 from workflows.package.trigger_specs.webhook import Verification, WebhookSpec
 
 
@@ -14,19 +15,19 @@ def webhook(**given: Any) -> WebhookSpec:
 
 
 def test_a_listed_app_may_call() -> None:
-    assert _may_call(webhook(apps=("acme", "globex")), "globex")
-    assert not _may_call(webhook(apps=("acme",)), "globex")
+    assert serves(webhook(apps=("acme", "globex")), "globex")
+    assert not serves(webhook(apps=("acme",)), "globex")
 
 
 def test_a_literal_app_id_is_a_list_of_one() -> None:
-    assert _may_call(webhook(app_id="acme"), "acme")
-    assert not _may_call(webhook(app_id="acme"), "globex")
-    assert _may_call(webhook(app_id=42), "42")
+    assert serves(webhook(app_id="acme"), "acme")
+    assert not serves(webhook(app_id="acme"), "globex")
+    assert serves(webhook(app_id=42), "42")
 
 
 def test_a_trigger_that_names_no_app_accepts_none() -> None:
-    assert not _may_call(webhook(), "acme")
-    assert not _may_call(webhook(), "None")
+    assert not serves(webhook(), "acme")
+    assert not serves(webhook(), "None")
 
 
 @pytest.mark.parametrize("event", [{}, {"app": "globex"}, {"app": None}, {"app": ""}, [], "acme"])

@@ -1,12 +1,13 @@
 """The reception: names of happenings, mapped requests, and what cannot be accepted."""
 
-from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pymongo import AsyncMongoClient
+from pymongo.asynchronous.database import AsyncDatabase
 
 from tests.unit.triggers.unhurried import unhurried
 from triggers.acceptance import Acceptance
@@ -14,10 +15,13 @@ from triggers.gateway.metrics import GatewayMetrics
 from triggers.gateway.place import Place
 from triggers.gateway.problems import ProblemError
 from triggers.gateway.reception import MAX_ID_LENGTH, Reception, trigger_id_of
+from triggers.register.lookup import Found, Lookup
+from triggers.register.store import TriggerStore
+from triggers.register.tally import Tally
+from triggers.register.trigger import Trigger
 from workers.settings import Settings
 from workers.store.run import Accepted, RunRequest
 from workers.store.run_document import run_document
-from workflows.package.models import Package
 from workflows.package.trigger_specs.form import FormInput, FormSpec
 
 PLACE = Place("acme", "Sales", "lead")
@@ -40,13 +44,16 @@ class Silence:
     def send(self, run_id: str) -> None: ...
 
 
-class NoPackages:
-    def packages(self) -> Mapping[str, Package]:
-        return {}
-
-
 def reception(shelf: Shelf) -> Reception:
-    return Reception(Settings(), NoPackages(), Acceptance(shelf, Silence()), GatewayMetrics())
+    """None of these tests looks anything up or writes a tally: no database is asked."""
+    database: AsyncDatabase[dict[str, Any]] = AsyncMongoClient("mongodb://127.0.0.1:9", connect=False)["none"]
+    store = TriggerStore(database)
+    lookup, tally = Lookup(dict, store), Tally(store)
+    return Reception(Settings(), lookup, Acceptance(shelf, Silence()), GatewayMetrics(), tally)
+
+
+def found(spec: FormSpec) -> Found[FormSpec]:
+    return Found(Trigger("Sales", spec), spec, None)
 
 
 def form(**given: Any) -> FormSpec:
@@ -55,7 +62,7 @@ def form(**given: Any) -> FormSpec:
 
 async def accepted_request(spec: FormSpec, event: dict[str, Any]) -> RunRequest:
     shelf = Shelf()
-    await reception(shelf).accept(spec, PLACE, event, trigger_id="1")
+    await reception(shelf).accept(found(spec), PLACE, event, trigger_id="1")
     return next(iter(shelf.requests.values()))
 
 
@@ -69,9 +76,10 @@ async def test_mapped_values_become_input_and_message() -> None:
     assert request.dedupe_key == "Sales/lead/form_submit/acme/1"
 
 
-async def test_a_form_without_a_mapping_gives_its_values() -> None:
-    request = await accepted_request(form(), {"email": "ada@example.com", "_request": {"headers": {}}})
-    assert request.input == {"email": "ada@example.com"}
+async def test_a_given_input_goes_before_the_mapping() -> None:
+    shelf, values = Shelf(), {"email": "ada@example.com"}
+    await reception(shelf).accept(found(form()), PLACE, {**values, "_request": {}}, trigger_id="1", run_input=values)
+    assert [request.input for request in shelf.requests.values()] == [values]
 
 
 @pytest.mark.parametrize(
@@ -88,7 +96,7 @@ async def test_a_form_without_a_mapping_gives_its_values() -> None:
 )
 async def test_what_cannot_be_mapped_or_kept_is_a_bad_request(mapping: dict[str, Any], event: dict[str, Any]) -> None:
     with pytest.raises(ProblemError) as refused:
-        await reception(Shelf()).accept(form(**mapping), PLACE, event, trigger_id="1")
+        await reception(Shelf()).accept(found(form(**mapping)), PLACE, event, trigger_id="1")
     assert refused.value.status == 400
 
 
@@ -96,7 +104,7 @@ async def test_a_duplicate_is_counted_under_its_trigger() -> None:
     desk = reception(Shelf())
 
     for _ in range(3):
-        await desk.accept(form(), PLACE, {}, trigger_id="1")
+        await desk.accept(found(form()), PLACE, {}, trigger_id="1")
 
     sample = desk.metrics.registry.get_sample_value("unattended_duplicates_dropped_total", {"trigger": "Sales/lead"})
     assert sample == 2

@@ -35,6 +35,15 @@ def test_a_free_port_is_listened_on() -> None:
         socket.create_connection(listener.getsockname()).close()
 
 
+def test_a_connection_sends_what_it_has_at_once() -> None:
+    with (
+        listening(Address("127.0.0.1", 0)) as listener,
+        socket.create_connection(listener.getsockname()),
+        listener.accept()[0] as connection,
+    ):
+        assert connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+
+
 @pytest.mark.parametrize("module", ["triggers.gateway", "triggers.gateway.serve"])
 def test_the_gateway_loads_no_agents(module: str) -> None:
     program = f"import sys, {module}; sys.exit(bool({{'ag2', 'openai', 'workflows.chat'}} & set(sys.modules)))"

@@ -1,13 +1,12 @@
 """Scheme `github`: the documented vector, its edges, and anything a stranger may send."""
 
-from datetime import UTC, datetime, timedelta
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.triggers.unhurried import unhurried
-from triggers.webhook.verification import SCHEMES, SignatureError
+from tests.unit.triggers.webhook import checking
+from triggers.webhook.verification import SignatureError
 
 SECRET = "It's a Secret to Everybody"
 BODY = b"Hello, World!"
@@ -17,8 +16,7 @@ HEADERS = {"x-hub-signature-256": SIGNATURE, "x-github-delivery": DELIVERY}
 
 
 def check(headers: dict[str, str], *, body: bytes = BODY, secrets: tuple[str, ...] = (SECRET,)) -> str | None:
-    now, tolerance = datetime(2026, 1, 1, tzinfo=UTC), timedelta(0)
-    return SCHEMES["github"](headers, body, secrets=secrets, now=now, tolerance=tolerance)
+    return checking.check("github", headers, body, secrets=secrets)
 
 
 def test_the_documented_vector_verifies() -> None:

@@ -1,0 +1,218 @@
+"""The whole endpoint without servers: whatever a stranger sends, it is refused, and never by an error of ours."""
+
+import asyncio
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from starlette.applications import Starlette
+from starlette.routing import Route
+
+from tests.trigger_packages import package_with
+from tests.unit.triggers.unhurried import unhurried
+from tests.webhook_senders import BY_NAME, ENVIRON, SENDERS, TRIGGERS, WORKFLOW, Sender
+from triggers.acceptance import Acceptance
+from triggers.gateway.metrics import GatewayMetrics
+from triggers.gateway.problems import HANDLERS
+from triggers.gateway.reception import Reception, counted
+from triggers.register.lookup import Lookup
+from triggers.register.record import Record
+from triggers.register.store import TriggerStore
+from triggers.register.tally import Tally
+from triggers.webhook.endpoint import webhook_endpoint
+from workers.settings import Settings
+from workers.store.run import Accepted, RunRequest
+from workflows.package.trigger_specs.webhook import WebhookSpec
+
+SPECS = [WebhookSpec.model_validate(each) for each in TRIGGERS["triggers"]]
+PACKAGES = package_with(*SPECS, name=WORKFLOW)
+
+
+class NothingKept(TriggerStore):
+    def __init__(self) -> None: ...
+
+    async def find(self, _id: str) -> Record | None:
+        return None
+
+
+class Shelf:
+    """Runs in memory."""
+
+    def __init__(self) -> None:
+        self.runs: dict[str, str] = {}
+
+    async def insert(self, request: RunRequest) -> Accepted:
+        created = request.dedupe_key not in self.runs
+        run_id = self.runs.setdefault(request.dedupe_key, f"run_{len(self.runs)}")
+        return Accepted(run_id, created=created)
+
+
+class Silence:
+    def send(self, run_id: str) -> None: ...
+
+
+RUNNERS: list[asyncio.Runner] = []
+FEWER = settings(unhurried, max_examples=40)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def runner() -> Iterator[None]:
+    """One for all: a new loop for each call takes longer than the call."""
+    with asyncio.Runner() as runner:
+        RUNNERS.append(runner)
+        yield
+
+
+class Endpoint:
+    def __init__(self, **settings: Any) -> None:
+        store, metrics, self.shelf = NothingKept(), GatewayMetrics(), Shelf()
+        reception = Reception(
+            Settings(environ=ENVIRON, **settings),
+            Lookup(lambda: PACKAGES, store),
+            Acceptance(self.shelf, Silence()),
+            metrics,
+            Tally(store),
+        )
+        hook = counted("webhook", metrics, webhook_endpoint(reception))
+        routes = [Route("/hooks/{app}/{workflow}/{trigger}", hook, methods=["POST"])]
+        self._app = Starlette(routes=routes, exception_handlers=HANDLERS)
+        self._app.router.redirect_slashes = False
+
+    def post(self, path: str, headers: Mapping[str, str], content: bytes) -> tuple[int, dict[str, Any]]:
+        """Raises what the app raises: an error of ours is answered with 500 and goes on to the server."""
+        return RUNNERS[-1].run(self._post(path, headers, content))
+
+    async def _post(self, path: str, headers: Mapping[str, str], content: bytes) -> tuple[int, dict[str, Any]]:
+        encoded = [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()]
+        scope = {"type": "http", "method": "POST", "path": path, "query_string": b"", "headers": encoded}
+        said: list[Any] = []
+
+        async def receive() -> dict[str, Any]:
+            return {"type": "http.request", "body": content, "more_body": False}
+
+        async def send(message: Any) -> None:
+            said.append(message)
+
+        await self._app(scope, receive, send)
+        return said[0]["status"], json.loads(b"".join(each.get("body", b"") for each in said[1:]))
+
+
+@pytest.mark.parametrize("sender", SENDERS, ids=lambda sender: sender.name)
+def test_a_senders_call_is_accepted_and_the_same_call_again_is_not_a_second_run(sender: Sender) -> None:
+    endpoint, call = Endpoint(), sender.call()
+
+    assert endpoint.post(sender.path, **call) == (202, {"run_id": "run_0", "status_url": "/v1/runs/run_0"})
+    assert endpoint.post(sender.path, **call) == (200, {"run_id": "run_0", "status_url": "/v1/runs/run_0"})
+    assert endpoint.post(sender.path, **sender.call(delivery="d-2"))[0] == 202
+
+
+@pytest.mark.parametrize("sender", SENDERS, ids=lambda sender: sender.name)
+def test_another_senders_proof_is_none(sender: Sender) -> None:
+    endpoint = Endpoint()
+    for other in SENDERS:
+        taken = {"svix": {"svix", "standard"}}.get(sender.name, {sender.verify["scheme"]})
+        if other.verify["scheme"] not in taken:
+            assert endpoint.post(sender.path, **other.call())[0] == 401
+    assert endpoint.shelf.runs == {}
+
+
+@pytest.mark.parametrize("sender", [each for each in SENDERS if each.timed], ids=lambda sender: sender.name)
+@pytest.mark.parametrize("age_s", [-310, 310])
+def test_a_replay_outside_the_tolerance_is_refused(sender: Sender, age_s: int) -> None:
+    endpoint = Endpoint()
+    assert endpoint.post(sender.path, **sender.call(age_s=age_s))[0] == 401
+    assert endpoint.shelf.runs == {}
+
+
+ENDPOINT = Endpoint()  # for those that call it hundreds of times
+# A proof of another body: the most that a stranger who has seen one call can begin with.
+SEEN = {sender.name: sender.call(delivery="seen")["headers"] for sender in SENDERS}
+HEADERS = sorted({name for headers in SEEN.values() for name in headers} | {"content-length", "content-encoding"})
+SCRAPS = sorted({value for headers in SEEN.values() for value in headers.values()})
+LATIN = st.text(st.characters(max_codepoint=255, exclude_characters="\r\n\x00"))
+VALUES = st.one_of(LATIN, st.sampled_from(SCRAPS), st.tuples(st.sampled_from(SCRAPS), LATIN).map("".join))
+PROOFS = {
+    sender.name: next(
+        name for name in SEEN[sender.name] if "signature" in name or "token" in name or name == "authorization"
+    )
+    for sender in SENDERS
+}
+
+
+@unhurried
+@given(
+    sender=st.sampled_from(SENDERS),
+    kept=st.sets(st.sampled_from(HEADERS)),
+    changed=st.dictionaries(st.sampled_from(HEADERS), VALUES, max_size=4),
+    body=st.one_of(st.binary(max_size=200), st.recursive(st.none(), st.lists).map(json.dumps).map(str.encode)),
+)
+def test_whatever_a_stranger_sends_is_refused(
+    sender: Sender, kept: set[str], changed: dict[str, str], body: bytes
+) -> None:
+    seen = {name: value for name, value in SEEN[sender.name].items() if name in kept} | changed
+    if sender.verify["scheme"] in ("bearer", "basic"):  # what is seen there is the secret
+        seen.pop(PROOFS[sender.name], None)
+
+    status, problem = ENDPOINT.post(sender.path, seen, body)
+
+    assert status in (400, 401, 413, 415)
+    assert problem["status"] == status
+
+
+@FEWER
+@given(path=st.lists(st.text("abcé/%.\x00 ", max_size=6), min_size=3, max_size=3).map("/".join))
+def test_whatever_address_is_guessed_is_not_there(path: str) -> None:
+    assert ENDPOINT.post(f"/hooks/{path}", **BY_NAME["github"].call())[0] == 404
+
+
+LEAVES = st.none() | st.booleans() | st.integers() | st.text(max_size=3)
+KEYS = st.sampled_from(["n", "id", "order", "data", "text", "payload", "$x", "a.b", ""])
+BODIES = st.recursive(
+    LEAVES, lambda each: st.lists(each, max_size=2) | st.dictionaries(KEYS, each, max_size=3), max_leaves=8
+)
+
+
+@FEWER
+@given(body=BODIES)
+def test_a_signed_body_of_any_shape_is_a_run_or_a_bad_request(body: Any) -> None:
+    content = json.dumps(body).encode()
+    sender = BY_NAME["github"]
+    headers = {"content-type": "application/json", **sender.sign(content, "d-1", 0)}
+    for name in ("github", "events", "picky"):
+        assert ENDPOINT.post(f"/hooks/acme/{WORKFLOW}/{name}", headers, content)[0] in (200, 202, 400)
+
+
+@pytest.mark.parametrize(("environment", "once", "twice"), [("development", 202, 202), ("production", 404, 202)])
+def test_no_verification_is_refused_in_production_unless_said_twice(environment: str, once: int, twice: int) -> None:
+    endpoint = Endpoint(environment=environment)
+    call: dict[str, Any] = {"headers": {"content-type": "application/json"}, "content": b"{}"}
+
+    assert endpoint.post(f"/hooks/acme/{WORKFLOW}/open", **call)[0] == once
+    assert endpoint.post(f"/hooks/acme/{WORKFLOW}/wide-open", **call)[0] == twice
+
+
+def github_call(content: bytes, *, delivery: str = "d-1", **changes: str) -> dict[str, Any]:
+    headers = {"content-type": "application/json", **BY_NAME["github"].sign(content, delivery, 0), **changes}
+    return {"headers": headers, "content": content}
+
+
+def test_the_first_thing_that_is_wrong_is_the_one_that_is_told() -> None:
+    """Size, address, kind, signature, content, condition, rate: what comes later is nobody's business before."""
+    endpoint = Endpoint(body_limit_bytes=1_000)
+    limited, nowhere = f"/hooks/acme/{WORKFLOW}/limited", f"/hooks/acme/{WORKFLOW}/nowhere"
+    wrong = {"content-type": "image/png", "x-hub-signature-256": "sha256=00"}
+
+    def status(path: str, content: bytes, **changes: str) -> int:
+        return endpoint.post(path, **github_call(content, **changes))[0]
+
+    assert status(nowhere, b"{", **wrong, **{"content-length": "1001"}) == 413
+    assert status(nowhere, b"{", **wrong) == 404
+    assert status(limited, b"{", **wrong) == 415
+    assert status(limited, b"{", **{"x-hub-signature-256": "sha256=00"}) == 401
+    assert [status(limited, b"{}", delivery=f"d-{number}") for number in range(3)] == [202] * 3
+    assert status(limited, b"{") == 400
+    assert endpoint.post(limited, **github_call(b'{"n": 0}')) == (200, {"skipped": True})
+    assert status(limited, b"{}", delivery="d-9") == 429

@@ -1,0 +1,132 @@
+"""Bounded expressions: JMESPath that gives up when an event costs too much work.
+
+Each part of an expression can double what the one before has made: a line of text is enough to fill the memory, and
+whoever has the key of one app may write that line. So steps are counted, and what is put together is weighed.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from jmespath.functions import Functions
+from jmespath.visitor import Options, TreeInterpreter
+from typing_extensions import override
+
+FREE_STEPS = 20_000  # for any event: some milliseconds, as a schedule may fire every second
+STEPS_FOR_EACH_VALUE = 50  # that the event holds: several projections go through all of it
+MOST_STEPS = 1_000_000  # half a second
+_CHARACTERS_OF_A_STEP = 64
+_WALKS_ALL = frozenset({"contains", "to_string"})
+_EQUALITY = frozenset({"eq", "ne"})
+_FUNCTIONS = Functions()
+_OPTIONS = Options(custom_functions=_FUNCTIONS)
+
+
+class TooMuchWorkError(ValueError):
+    def __init__(self) -> None:
+        super().__init__("takes too much work for this event")
+
+
+class Effort:
+    """What may still be spent on an event. How much it holds is only looked at when what is free is used up."""
+
+    __slots__ = ("_event", "left")
+
+    def __init__(self, event: Any) -> None:
+        self._event = event
+        self.left = FREE_STEPS
+
+    def spend(self, steps: int) -> None:
+        self.left -= steps
+        if self.left < 0:
+            self.go_on()
+
+    def go_on(self) -> None:
+        event, self._event = self._event, None
+        self.left += min(_weight(event) * STEPS_FOR_EACH_VALUE, MOST_STEPS) if event is not None else 0
+        if self.left < 0:
+            raise TooMuchWorkError
+
+    def weigh(self, value: Any) -> None:
+        """With all that is in it, and as often as it is in it: whatever goes through it later does so too."""
+        self.spend(_weight(value))
+
+
+def _weight(value: Any) -> int:
+    """Of very large values not much more than MOST_STEPS."""
+    waiting, weight = [value], 0
+    while waiting and weight <= MOST_STEPS:
+        each = waiting.pop()
+        weight += 1
+        if isinstance(each, str):
+            weight += len(each) // _CHARACTERS_OF_A_STEP
+        elif isinstance(each, list):
+            waiting += each
+        elif isinstance(each, Mapping):
+            waiting += each.values()
+    return weight
+
+
+class BoundedInterpreter(TreeInterpreter):
+    def __init__(self, effort: Effort) -> None:
+        super().__init__(_OPTIONS)
+        self._effort = effort
+
+    @override
+    def visit(self, node: Any, *args: Any, **more: Any) -> Any:
+        self._effort.left -= 1
+        if self._effort.left < 0:
+            self._effort.go_on()
+        return super().visit(node, *args, **more)
+
+    @override
+    def visit_literal(self, node: Any, value: Any) -> Any:
+        return self._weighed(super().visit_literal(node, value))
+
+    @override
+    def visit_multi_select_dict(self, node: Any, value: Any) -> Any:
+        return self._weighed(super().visit_multi_select_dict(node, value))
+
+    @override
+    def visit_multi_select_list(self, node: Any, value: Any) -> Any:
+        return self._weighed(super().visit_multi_select_list(node, value))
+
+    @override
+    def visit_flatten(self, node: Any, value: Any) -> Any:
+        return self._weighed(super().visit_flatten(node, value))
+
+    @override
+    def visit_slice(self, node: Any, value: Any) -> Any:
+        made = super().visit_slice(node, value)
+        self._effort.spend(_length(made) // 16)  # copied in one go, but as often as somebody writes it
+        return made
+
+    @override
+    def visit_comparator(self, node: Any, value: Any) -> Any:
+        if node["value"] not in _EQUALITY:
+            return super().visit_comparator(node, value)
+        one, other = [self.visit(child, value) for child in node["children"]]
+        if isinstance(one, list | Mapping) and isinstance(other, list | Mapping):
+            self._effort.weigh(one)  # they are equal only if all that is in them is
+        return self.COMPARATOR_FUNC[node["value"]](one, other)
+
+    @override
+    def visit_function_expression(self, node: Any, value: Any) -> Any:
+        name, given = node["value"], [self.visit(child, value) for child in node["children"]]
+        for each in given:
+            if name in _WALKS_ALL:
+                self._effort.weigh(each)
+            else:
+                self._effort.spend(_length(each))
+        if name == "join" and len(given) == 2 and isinstance(given[0], str) and isinstance(given[1], list):
+            self._effort.spend(len(given[0]) * len(given[1]) // _CHARACTERS_OF_A_STEP)
+        return _FUNCTIONS.call_function(name, given)
+
+    def _weighed(self, made: Any) -> Any:
+        self._effort.weigh(made)
+        return made
+
+
+def _length(value: Any) -> int:
+    if isinstance(value, str):
+        return len(value) // _CHARACTERS_OF_A_STEP
+    return len(value) if isinstance(value, list | Mapping) else 0

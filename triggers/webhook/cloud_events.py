@@ -1,0 +1,61 @@
+"""CloudEvents 1.0 over HTTP: the structured mode as it is, the binary mode put into the same shape."""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import unquote
+
+STRUCTURED = "application/cloudevents+json"
+BATCHED = "application/cloudevents-batch"
+_HEADER = "ce-"
+_REQUIRED = ("specversion", "id", "source", "type")
+_REQUIRED_HEADERS = frozenset(f"{_HEADER}{name}" for name in _REQUIRED)
+_NAME = re.compile(r"[a-z0-9]{1,100}")
+_MAX_LENGTH = 2_000
+
+
+class NotACloudEventError(ValueError):
+    """What is wrong with it, in words for its sender."""
+
+
+def is_binary(headers: Mapping[str, str]) -> bool:
+    """One of them is enough: a sender that forgot the others is told so, and not taken for something else."""
+    return not _REQUIRED_HEADERS.isdisjoint(headers)
+
+
+def from_headers(headers: Mapping[str, str]) -> dict[str, Any]:
+    """The attributes of a binary event, without its data."""
+    event: dict[str, Any] = {}
+    for header, value in headers.items():
+        name = header.removeprefix(_HEADER)
+        if header.startswith(_HEADER) and _NAME.fullmatch(name) and name != "data":
+            event[name] = _text(name, value)
+    if "content-type" in headers:
+        event["datacontenttype"] = headers["content-type"]
+    return event
+
+
+def check(event: Any) -> None:
+    if not isinstance(event, dict):
+        raise NotACloudEventError("a CloudEvent is one JSON object")
+    for name in _REQUIRED:
+        value = event.get(name)
+        if not isinstance(value, str) or not 0 < len(value) <= _MAX_LENGTH:
+            raise NotACloudEventError(f"the CloudEvent needs {name}: text of at most {_MAX_LENGTH} characters")
+    if event["specversion"] != "1.0":
+        raise NotACloudEventError("the CloudEvent's specversion must be 1.0")
+    if any(character.isspace() for character in event["source"]):
+        raise NotACloudEventError("the CloudEvent's source must be a URI reference, without spaces")
+
+
+def name_of(event: Mapping[str, Any]) -> str:
+    """Two events with one source and one id are one. No source has a space in it, so no two names are equal."""
+    return f"{event['source']} {event['id']}"
+
+
+def _text(name: str, value: str) -> str:
+    """Headers hold ASCII; anything else is percent-encoded UTF-8."""
+    try:
+        return unquote(value, errors="strict")
+    except UnicodeDecodeError:
+        raise NotACloudEventError(f"the header ce-{name} is not percent-encoded UTF-8") from None
