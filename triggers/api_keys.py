@@ -1,19 +1,29 @@
-"""API keys: made once, shown once, kept as a hash, scoped to one app or to all."""
+"""API keys: made once, shown once, kept as a hash, scoped to one app or to all, to read or to write."""
 
 import hashlib
+import re
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Literal
 
 from pymongo import ASCENDING
 from pymongo.asynchronous.database import AsyncDatabase
+from pymongo.write_concern import WriteConcern
 from ulid import ULID
+
+from workers.fairness.caps import Rate
 
 PREFIX = "ua_"
 _RANDOM_BYTES = 32
-_LENGTH = len(PREFIX) + 43  # 32 bytes in unpadded base64
+_PLAINTEXT = re.compile(rf"{PREFIX}[A-Za-z0-9_-]{{43}}")  # 32 bytes in unpadded base64
+
+USUAL_RATE = Rate(100, 1)
+_RATE = re.compile(r"([1-9][0-9]{0,5})/([smh])")
+_RATE_SECONDS = {"s": 1, "m": 60, "h": 3600}
+
+Access = Literal["read", "write"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,13 +33,33 @@ class ApiKey:
     app_id: str | None  # None: every app
     created_at: datetime
     revoked_at: datetime | None = None
+    access: Access = "write"
+    rate: Rate = USUAL_RATE
+    expires_at: datetime | None = None
+    last_used_at: datetime | None = None  # to the minute
+
+    def is_good(self, at: datetime) -> bool:
+        return self.revoked_at is None and (self.expires_at is None or at < self.expires_at)
+
+    @property
+    def burst(self) -> int:
+        """So many calls at once: what two seconds give, or one unit of a slower rate."""
+        return self.rate.count * 2 if self.rate.seconds == 1 else self.rate.count
 
 
 class ApiKeys:
     def __init__(self, database: AsyncDatabase[dict[str, Any]]) -> None:
         self._keys = database["api_keys"]
 
-    async def create(self, name: str, app_id: str | None) -> str:
+    async def create(
+        self,
+        name: str,
+        app_id: str | None,
+        *,
+        access: Access = "write",
+        rate: Rate = USUAL_RATE,
+        expires_at: datetime | None = None,
+    ) -> str:
         """The key in clear text, for the only time."""
         await self._keys.create_index([("hash", ASCENDING)], name="one_key_per_hash", unique=True)
         plaintext = PREFIX + secrets.token_urlsafe(_RANDOM_BYTES)
@@ -37,9 +67,13 @@ class ApiKeys:
             "_id": f"key_{ULID()}",
             "name": name,
             "app_id": app_id,
-            "hash": _hash(plaintext),
+            "hash": hash_of(plaintext),
             "created_at": datetime.now(UTC),
             "revoked_at": None,
+            "access": access,
+            "rate": {"count": rate.count, "seconds": rate.seconds},
+            "expires_at": expires_at,
+            "last_used_at": None,
         }
         await self._keys.insert_one(document)
         return plaintext
@@ -55,13 +89,38 @@ class ApiKeys:
         return result.modified_count == 1
 
     async def verify(self, plaintext: str) -> ApiKey | None:
-        if not (plaintext.startswith(PREFIX) and len(plaintext) == _LENGTH and plaintext.isascii()):
-            return None
-        document = await self._keys.find_one({"hash": _hash(plaintext), "revoked_at": None}, {"hash": 0})
-        return None if document is None else _api_key(document)
+        return await self.find(hash_of(plaintext)) if looks_like_a_key(plaintext) else None
+
+    async def find(self, hash_: str) -> ApiKey | None:
+        """Of those that are neither revoked nor expired."""
+        document = await self._keys.find_one({"hash": hash_, "revoked_at": None}, {"hash": 0})
+        found = None if document is None else _api_key(document)
+        return found if found is not None and found.is_good(datetime.now(UTC)) else None
+
+    async def note_use(self, key_id: str, at: datetime) -> None:
+        """Nothing depends on it: one acknowledgement is enough."""
+        keys = self._keys.with_options(write_concern=WriteConcern(w=1))
+        await keys.update_one({"_id": key_id}, {"$max": {"last_used_at": at}})
 
 
-def _hash(plaintext: str) -> str:
+def looks_like_a_key(plaintext: str) -> bool:
+    return _PLAINTEXT.fullmatch(plaintext) is not None
+
+
+def parse_rate(text: str) -> Rate:
+    """`100/s`, `600/m` or `5000/h`."""
+    match = _RATE.fullmatch(text.strip())
+    if match is None:
+        raise ValueError("write a rate such as 100/s, 600/m or 5000/h")
+    return Rate(int(match[1]), _RATE_SECONDS[match[2]])
+
+
+def rate_text(rate: Rate) -> str:
+    units = {seconds: unit for unit, seconds in _RATE_SECONDS.items()}
+    return f"{rate.count}/{units[rate.seconds]}"
+
+
+def hash_of(plaintext: str) -> str:
     """Plain SHA-256, no salt and no slow hash: those protect secrets that people choose and can be guessed.
 
     This one is 256 random bits, which nobody enumerates; a slow hash would only cost every request its time,
@@ -71,10 +130,15 @@ def _hash(plaintext: str) -> str:
 
 
 def _api_key(document: Mapping[str, Any]) -> ApiKey:
+    rate = document.get("rate")
     return ApiKey(
         id=document["_id"],
         name=document["name"],
         app_id=document["app_id"],
         created_at=document["created_at"],
         revoked_at=document["revoked_at"],
+        access=document.get("access", "write"),
+        rate=USUAL_RATE if rate is None else Rate(rate["count"], rate["seconds"]),
+        expires_at=document.get("expires_at"),
+        last_used_at=document.get("last_used_at"),
     )

@@ -1,0 +1,145 @@
+"""`unattended keys`: who may call /v1, for which app, how much, and how often."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from ops.cli.output import json_option, moment, print_json, print_table
+from ops.cli.session import with_database
+from workflows.package.trigger_specs.values import parse_duration
+
+if TYPE_CHECKING:
+    from triggers.api_keys import ApiKey
+
+T = TypeVar("T")
+
+MAX_NAME = 100  # it goes into records of who did something
+MAX_APP_ID = 200
+
+
+@click.group()
+def keys() -> None:
+    """API keys for /v1."""
+
+
+def _parsed(parse: Callable[[str], T]) -> Callable[[click.Context, click.Parameter, str | None], T | None]:
+    def callback(_context: click.Context, _parameter: click.Parameter, text: str | None) -> T | None:
+        try:
+            return None if text is None else parse(text)
+        except ValueError as error:
+            raise click.BadParameter(str(error)) from None
+
+    return callback
+
+
+def _rate(text: str) -> Any:
+    from triggers.api_keys import parse_rate
+
+    return parse_rate(text)
+
+
+def _end(text: str) -> datetime:
+    lifetime = parse_duration(text)
+    if not lifetime:
+        raise ValueError("write a time that is longer than nothing, such as 90d")
+    return datetime.now(UTC) + lifetime
+
+
+def _one_line(most: int) -> Callable[[str], str]:
+    def parse(text: str) -> str:
+        if not 0 < len(text) <= most or not text.isprintable():
+            raise ValueError(f"write one line of at most {most} characters")
+        return text
+
+    return parse
+
+
+@keys.command("create")
+@click.argument("name", callback=_parsed(_one_line(MAX_NAME)))
+@click.option(
+    "--app",
+    "app_id",
+    callback=_parsed(_one_line(MAX_APP_ID)),
+    help="Only this app's runs and triggers. Without it: all apps.",
+)
+@click.option("--read-only", is_flag=True, help="May look, and change nothing.")
+@click.option("--rate", callback=_parsed(_rate), help="Calls that each gateway lets in, such as 600/m. Default: 100/s.")
+@click.option("--expires", "expires_at", callback=_parsed(_end), help="Good for so long, such as 90d or 12h.")
+@json_option
+def create_key(name: str, app_id: str | None, as_json: bool, **given: Any) -> None:
+    """Shows the key once; only a hash of it is kept."""
+    from triggers.api_keys import USUAL_RATE, Access, ApiKeys, rate_text
+
+    access: Access = "read" if given["read_only"] else "write"
+    rate, expires_at = given["rate"] or USUAL_RATE, given["expires_at"]
+    key = with_database(
+        lambda database, _: ApiKeys(database).create(name, app_id, access=access, rate=rate, expires_at=expires_at)
+    )
+    if as_json:
+        scope = {"app_id": app_id, "access": access, "rate": rate_text(rate), "expires": expires_at}
+        print_json({"name": name, **scope, "key": key})
+    else:
+        click.echo(key)
+
+
+@keys.command("list")
+@json_option
+def list_keys(as_json: bool) -> None:
+    """Names and scopes; never the keys themselves."""
+    from triggers.api_keys import ApiKeys
+
+    rows = [_row(each) for each in with_database(lambda database, _: ApiKeys(database).list())]
+    if as_json:
+        print_json(rows)
+        return
+    table = [
+        [row["id"], row["name"], row["app_id"] or "all", row["access"], row["rate"], _state(row)]
+        + [moment(row[name]) for name in ("created", "last_used")]
+        for row in rows
+    ]
+    print_table("API keys", ["id", "name", "app", "access", "rate", "state", "created", "last used"], table)
+    if not rows:
+        click.echo("there are no keys yet; `unattended keys create NAME` makes one", err=True)
+
+
+@keys.command("revoke")
+@click.argument("key_id")
+@json_option
+def revoke_key(key_id: str, as_json: bool) -> None:
+    """A revoked key is refused within a second or two."""
+    from triggers.api_keys import ApiKeys
+
+    if not with_database(lambda database, _: ApiKeys(database).revoke(key_id)):
+        click.echo(f"unattended: there is no key {key_id} to revoke; `unattended keys list` shows them", err=True)
+        raise SystemExit(1)
+    if as_json:
+        print_json({"id": key_id, "revoked": True})
+    else:
+        click.echo(f"{key_id} is revoked")
+
+
+def _row(key: "ApiKey") -> dict[str, Any]:
+    from triggers.api_keys import rate_text
+
+    return {
+        "id": key.id,
+        "name": key.name,
+        "app_id": key.app_id,
+        "access": key.access,
+        "rate": rate_text(key.rate),
+        "created": key.created_at,
+        "revoked": key.revoked_at,
+        "expires": key.expires_at,
+        "last_used": key.last_used_at,
+    }
+
+
+def _state(row: dict[str, Any]) -> str:
+    if row["revoked"] is not None:
+        return f"revoked {moment(row['revoked'])}"
+    if row["expires"] is None:
+        return "good"
+    ended = row["expires"] <= datetime.now(UTC)
+    return f"{'expired' if ended else 'good until'} {moment(row['expires'])}"

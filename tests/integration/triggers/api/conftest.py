@@ -1,0 +1,79 @@
+"""A real gateway with a key of each sort, for the tests of /v1."""
+
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.integration.triggers.gateway_server import Gateway, running_gateway
+from tests.integration.triggers.shared_gateway import emptied, shared_gateway
+from triggers.api_keys import ApiKeys
+from workers.services import Services
+from workers.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class Client:
+    """Calls with one key."""
+
+    gateway: Gateway
+    key: str
+
+    async def call(self, method: str, path: str, **given: Any) -> httpx.Response:
+        headers = {"authorization": f"Bearer {self.key}", **given.pop("headers", {})}
+        return await self.gateway.client.request(method, path, headers=headers, **given)
+
+    async def get(self, path: str, **given: Any) -> httpx.Response:
+        return await self.call("GET", path, **given)
+
+    async def post(self, path: str, body: Any = None, **given: Any) -> httpx.Response:
+        return await self.call("POST", path, **({"json": body} if body is not None else {}), **given)
+
+    async def start(self, **body: Any) -> str:
+        answer = await self.post("/v1/runs", {"workflow": "Sales", **body})
+        assert answer.status_code == 202, answer.text
+        return str(answer.json()["run_id"])
+
+
+@pytest.fixture(scope="module")
+async def served(
+    servers: Services, dropped: Callable[[str], None], tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[Gateway]:
+    async with shared_gateway(servers, tmp_path_factory.mktemp("gateway"), dropped=dropped) as running:
+        yield running
+
+
+@pytest.fixture
+async def gateway(served: Gateway) -> Gateway:
+    """Of the module, with nothing left of the tests before."""
+    return await emptied(served)
+
+
+@pytest.fixture
+async def fresh_gateway(settings: Settings, tmp_path: Path) -> AsyncIterator[Gateway]:
+    """For tests of what a gateway keeps in its memory."""
+    async with running_gateway(settings, tmp_path) as running:
+        yield running
+
+
+@pytest.fixture
+async def keys(gateway: Gateway) -> ApiKeys:
+    return ApiKeys(gateway.ground.database)
+
+
+@pytest.fixture
+async def acme(gateway: Gateway, keys: ApiKeys) -> Client:
+    return Client(gateway, await keys.create("acme shop", "acme"))
+
+
+@pytest.fixture
+async def globex(gateway: Gateway, keys: ApiKeys) -> Client:
+    return Client(gateway, await keys.create("globex shop", "globex"))
+
+
+@pytest.fixture
+async def operator(gateway: Gateway, keys: ApiKeys) -> Client:
+    return Client(gateway, await keys.create("operator", None))

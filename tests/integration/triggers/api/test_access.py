@@ -1,0 +1,169 @@
+"""Who may call /v1: keys of one app and of all, to read and to write, revoked, expired, and too busy ones."""
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from tests.integration.triggers.api.conftest import Client
+from tests.integration.triggers.gateway_server import Gateway
+from tests.integration.triggers.waiting import until
+from triggers.api import keyring
+from triggers.api_keys import ApiKeys, parse_rate
+
+pytestmark = pytest.mark.integration
+
+
+async def operations(gateway: Gateway) -> list[tuple[str, str]]:
+    """All that the description names, with words in the place of names."""
+    document = (await gateway.client.get("/openapi.json")).json()
+    return [
+        (method.upper(), path.replace("{", "").replace("}", ""))
+        for path, methods in document["paths"].items()
+        for method in methods
+    ]
+
+
+async def test_every_operation_refuses_whoever_has_no_key(gateway: Gateway) -> None:
+    found = await operations(gateway)
+
+    assert ("POST", "/v1/runs/run_id/cancel") in found
+    for method, path in found:
+        answer = await gateway.client.request(method, path)
+        assert answer.status_code == 401, (method, path)
+        assert answer.headers["content-type"] == "application/problem+json"
+        assert answer.headers["www-authenticate"] == "Bearer"
+
+
+async def test_a_strangers_body_is_not_looked_at(gateway: Gateway) -> None:
+    answer = await gateway.client.post("/v1/runs", content=b"{" * 5_000)
+
+    assert answer.status_code == 401
+
+
+async def test_a_key_to_read_changes_nothing(gateway: Gateway, keys: ApiKeys, acme: Client) -> None:
+    reader = Client(gateway, await keys.create("dashboard", "acme", access="read"))
+    run_id = await acme.start()
+
+    for method, path in await operations(gateway):
+        answer = await reader.call(method, path)
+        assert (answer.status_code == 403) == (method != "GET"), (method, path, answer.text)
+    assert (await reader.get(f"/v1/runs/{run_id}")).json()["state"] == "queued"
+
+
+async def test_another_apps_run_is_as_unknown_as_one_that_never_was(
+    gateway: Gateway, acme: Client, globex: Client
+) -> None:
+    theirs = await globex.start()
+    document = (await gateway.client.get("/openapi.json")).json()
+    routes = [
+        (method.upper(), path)
+        for path, methods in document["paths"].items()
+        for method in methods
+        if path.startswith("/v1/runs/{run_id}")
+    ]
+
+    assert len(routes) == 5
+    for method, path in routes:
+        body: Any = {"json": {"message": "yes"}} if path.endswith("/answer") else {}
+        seen = await acme.call(method, path.format(run_id=theirs), **body)
+        unseen = await acme.call(method, path.format(run_id="run_none"), **body)
+        assert (seen.status_code, seen.json()) == (404, unseen.json()), (method, path)
+        assert (await globex.call(method, path.format(run_id=theirs), **body)).status_code in (200, 409)
+
+
+async def test_a_key_of_one_app_lists_and_starts_runs_of_that_app_alone(acme: Client, globex: Client) -> None:
+    ours, _theirs = await acme.start(), await globex.start()
+
+    assert [run["run_id"] for run in (await acme.get("/v1/runs")).json()["items"]] == [ours]
+    assert [run["run_id"] for run in (await acme.get("/v1/runs?app_id=acme")).json()["items"]] == [ours]
+    assert (await acme.get("/v1/runs?app_id=globex")).status_code == 403
+    assert (await acme.post("/v1/runs", {"workflow": "Sales", "app_id": "globex"})).status_code == 403
+
+
+async def test_a_key_of_all_apps_names_the_one_it_means(operator: Client, acme: Client) -> None:
+    theirs = await acme.start()
+
+    nameless = await operator.post("/v1/runs", {"workflow": "Sales"})
+    assert (nameless.status_code, list(nameless.json()["errors"])) == (403, ["app_id"])
+    ours = await operator.start(app_id="globex")
+    assert [run["run_id"] for run in (await operator.get("/v1/runs")).json()["items"]] == [ours, theirs]
+    assert [run["app_id"] for run in (await operator.get("/v1/runs?app_id=globex")).json()["items"]] == ["globex"]
+    assert (await operator.get(f"/v1/runs/{theirs}")).status_code == 200
+
+
+async def test_a_revoked_key_is_refused_within_two_seconds(keys: ApiKeys, acme: Client) -> None:
+    assert (await acme.get("/v1/runs")).status_code == 200
+    [key] = await keys.list()
+    await keys.revoke(key.id)
+
+    async def refused() -> bool:
+        return (await acme.get("/v1/runs")).status_code == 401
+
+    await until(refused, "the key to be refused", within_s=2)
+
+
+async def test_a_key_is_good_until_it_expires(gateway: Gateway, keys: ApiKeys) -> None:
+    soon, past = datetime.now(UTC) + timedelta(seconds=1.5), datetime.now(UTC) - timedelta(seconds=1)
+    guest = Client(gateway, await keys.create("guest", "acme", expires_at=soon))
+    late = Client(gateway, await keys.create("late", "acme", expires_at=past))
+
+    assert (await guest.get("/v1/runs")).status_code == 200
+    assert (await late.get("/v1/runs")).status_code == 401
+
+    async def refused() -> bool:
+        return (await guest.get("/v1/runs")).status_code == 401
+
+    await until(refused, "the key to expire", within_s=4)
+
+
+async def test_a_key_that_calls_too_often_is_told_when_to_come_back(
+    gateway: Gateway, keys: ApiKeys, acme: Client
+) -> None:
+    slow = Client(gateway, await keys.create("slow", "acme", rate=parse_rate("3/m")))
+
+    answers = [await slow.get("/v1/runs") for _ in range(5)]
+
+    assert [each.status_code for each in answers] == [200, 200, 200, 429, 429]
+    assert [each.headers["ratelimit-remaining"] for each in answers] == ["2", "1", "0", "0", "0"]
+    assert answers[0].headers["ratelimit-limit"] == "3"
+    assert 15 <= int(answers[3].headers["retry-after"]) <= 20
+    assert int(answers[2].headers["ratelimit-reset"]) <= 60
+    assert answers[3].json()["status"] == 429
+    assert (await acme.get("/v1/runs")).status_code == 200
+
+
+async def test_strangers_who_guess_are_slowed_down_and_good_keys_are_not(
+    fresh_gateway: Gateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gateway = fresh_gateway
+    acme = Client(gateway, await ApiKeys(gateway.ground.database).create("acme shop", "acme"))
+    monkeypatch.setattr(keyring, "STRANGERS_BURST", 21)  # one of them is for the good key's first call
+    monkeypatch.setattr(keyring, "STRANGERS_PER_S", 0.01)
+    assert (await acme.get("/v1/runs")).status_code == 200
+
+    answers = await asyncio.gather(*(Client(gateway, f"ua_{number:043}").get("/v1/runs") for number in range(30)))
+
+    statuses = [each.status_code for each in answers]
+    assert (statuses.count(401), statuses.count(429)) == (20, 10)
+    assert {int(each.headers["retry-after"]) > 50 for each in answers if each.status_code == 429} == {True}
+    assert (await acme.get("/v1/runs")).status_code == 200
+
+
+async def test_when_a_key_was_last_used_is_kept_to_the_minute(keys: ApiKeys, acme: Client) -> None:
+    before = datetime.now(UTC) - timedelta(seconds=1)
+    await asyncio.gather(*(acme.get("/v1/runs") for _ in range(5)))
+
+    async def used_at() -> datetime | None:
+        return (await keys.list())[0].last_used_at
+
+    async def is_noted() -> bool:
+        return await used_at() is not None
+
+    await until(is_noted, "the use to be noted", within_s=5)
+    first = await used_at()
+    assert first is not None
+    assert before < first < datetime.now(UTC)
+    await acme.get("/v1/runs")
+    assert await used_at() == first

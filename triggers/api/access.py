@@ -1,0 +1,70 @@
+"""Access: who calls, what that key may see, and what it may change."""
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from fastapi import Depends, Request, Security
+from fastapi.security import HTTPBearer
+
+from triggers.api_keys import ApiKey
+from triggers.gateway.problems import ProblemError
+
+CALLER = "unattended.caller"  # where the door leaves it in a request's scope
+
+_BEARER = HTTPBearer(
+    scheme_name="api_key",
+    description="An API key: `unattended keys create NAME` makes one. `Authorization: Bearer ua_…`",
+    auto_error=False,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    key: ApiKey
+
+    @property
+    def scope(self) -> str | None:
+        """The one app that this caller sees; None for all. Goes into every question to the store."""
+        return self.key.app_id
+
+    @property
+    def name(self) -> str:
+        """For records of who did something."""
+        return f"{self.key.name} (api)"
+
+    def within(self, app_id: str | None) -> str | None:
+        """The app to look at, where it may be left out; None for all apps."""
+        if self.key.app_id is None or app_id in (None, self.key.app_id):
+            return self.key.app_id or app_id
+        raise ProblemError(403, f"this key is for the app {self.key.app_id} alone; leave app_id out")
+
+    def app(self, app_id: str | None) -> str:
+        """The app to act for: a key of all apps has to name it. No schema can say so, since it depends on the key:
+        hence 403, and not 422, which is for bodies that the schema refuses."""
+        found = self.within(app_id)
+        if found is None:
+            said = "is needed: this key is for all apps, so say which one is meant"
+            raise ProblemError(403, "app_id: " + said, members={"errors": {"app_id": said}})
+        return found
+
+
+async def _caller(request: Request, _bearer: Annotated[object, Security(_BEARER)]) -> Caller:
+    found = request.scope.get(CALLER)
+    if not isinstance(found, Caller):  # reached past the door: nobody is let in
+        raise unauthorized()
+    return found
+
+
+async def _writer(caller: Annotated[Caller, Depends(_caller)]) -> Caller:
+    if caller.key.access != "write":
+        raise ProblemError(403, "this key may only read; use one that was made without --read-only")
+    return caller
+
+
+Reader = Annotated[Caller, Depends(_caller)]
+Writer = Annotated[Caller, Depends(_writer)]
+
+
+def unauthorized() -> ProblemError:
+    """One text for no key, an unknown, a revoked and an expired one."""
+    return ProblemError(401, "send an API key: Authorization: Bearer ua_…", headers={"www-authenticate": "Bearer"})

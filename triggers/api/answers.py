@@ -1,0 +1,31 @@
+"""Answers: documents as JSON can say them."""
+
+import json
+import math
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from fastapi import Response
+
+
+def json_answer(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    """The model of a route documents what is sent; a run that a newer version wrote is shown all the same."""
+    return Response(json_bytes(value), status, dict(headers or {}), "application/json")
+
+
+def json_bytes(value: Any) -> bytes:
+    return json.dumps(shown(value), ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def shown(value: Any) -> Any:
+    """Dates in ISO 8601, and null for the NaN and Infinity that a tool may have left."""
+    if isinstance(value, Mapping):
+        return {str(key): shown(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [shown(item) for item in value]
+    if isinstance(value, datetime):
+        return value.isoformat()
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    return value if value is None or isinstance(value, str | int) else str(value)

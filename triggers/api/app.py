@@ -1,0 +1,50 @@
+"""The API app: everything under /v1, and the pages that describe it."""
+
+from collections.abc import Sequence
+
+from fastapi import FastAPI
+from starlette.routing import BaseRoute, Route
+
+from triggers.api.door import Door
+from triggers.api.keyring import Keyring
+from triggers.api.openapi import COMMON_ANSWERS, Description
+from triggers.api.problems import handlers
+from triggers.api.reference import reference_page
+from triggers.api.runs import run_routes
+from triggers.api.trigger_places import TRIGGER_HANDLERS
+from triggers.api.triggers import trigger_routes
+from triggers.api_keys import ApiKeys
+from triggers.gateway.metrics import GatewayMetrics
+from triggers.role import TriggerGround
+
+PREFIX = "/v1"
+
+
+def create_api(ground: TriggerGround, *, metrics: GatewayMetrics) -> FastAPI:
+    routers = (run_routes(ground), trigger_routes(ground))
+    api = FastAPI(
+        title="Unattended",
+        openapi_url=None,  # we say it, and our own page shows it: the usual ones load from other hosts
+        redirect_slashes=False,
+        exception_handlers={**handlers(routers, prefix=PREFIX), **TRIGGER_HANDLERS},
+        responses=COMMON_ANSWERS,
+    )
+    for router in routers:
+        api.include_router(router, prefix=PREFIX)
+    api.add_middleware(
+        Door,
+        keyring=Keyring(ApiKeys(ground.database)),
+        metrics=metrics,
+        body_limit_bytes=ground.settings.body_limit_bytes,
+    )
+    return api
+
+
+def api_routes(api: FastAPI) -> Sequence[BaseRoute]:
+    """For the gateway: everything under /v1 behind its door, the description for everybody."""
+    description = Description(api)
+    return [
+        Route(PREFIX + "/{rest:path}", api),
+        Route("/openapi.json", description.as_json),
+        Route("/docs", reference_page(description)),
+    ]

@@ -1,0 +1,51 @@
+"""Field types of the API: what a value must look like, the same in what is checked and in what is documented."""
+
+import re
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
+
+MAX_NAME = 200
+_ONE_LINE = re.compile(r"[^\u0000-\u001f\u007f-\u009f\u2028\u2029]+")
+_RFC_3339 = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)", re.ASCII)
+
+
+def _moment(value: Any) -> datetime:
+    """RFC 3339: with an offset, so that nobody has to guess."""
+    if isinstance(value, datetime):
+        return value
+    if isinstance(value, str) and _RFC_3339.fullmatch(value):
+        try:
+            return datetime.fromisoformat(value.upper()).astimezone(UTC)
+        except OverflowError:  # within a day of the calendar's ends
+            return datetime.fromisoformat(value.upper()).replace(tzinfo=UTC)
+        except ValueError:
+            pass
+    hint = "; a + in an address is written %2B" if isinstance(value, str) and " " in value else ""
+    raise ValueError(f"must be a time with an offset, such as 2026-01-31T08:00:00Z{hint}")
+
+
+def _whole(value: Any) -> Any:
+    """JSON knows one kind of number: 5.0 is 5."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def _one_line(value: str) -> str:
+    if not _ONE_LINE.fullmatch(value):
+        raise ValueError("must be one line of plain text")
+    return value
+
+
+Moment = Annotated[
+    datetime,
+    BeforeValidator(_moment),
+    WithJsonSchema({"type": "string", "format": "date-time", "examples": ["2026-01-31T08:00:00Z"]}),
+]
+Whole = Annotated[int, BeforeValidator(_whole)]
+Ordinal = Annotated[int, Field(ge=1, le=10**9), BeforeValidator(_whole)]
+Name = Annotated[
+    str,
+    Field(min_length=1, max_length=MAX_NAME, json_schema_extra={"pattern": f"^{_ONE_LINE.pattern}$"}),
+    AfterValidator(_one_line),
+]

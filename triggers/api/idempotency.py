@@ -1,0 +1,74 @@
+"""Idempotency keys: the same key and the same body is the same run, the same key and another body is a mistake.
+
+The key's record comes first and says which body it is for; the run's dedupe key comes of both, so that of many at
+once, and of those that come again after we died in between, the store keeps one run. Two apps may use one key.
+"""
+
+import asyncio
+import hashlib
+import json
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from pymongo import ASCENDING
+from pymongo.asynchronous.database import AsyncDatabase
+from pymongo.errors import DuplicateKeyError, WTimeoutError
+
+from triggers.gateway.problems import ProblemError
+
+KEPT = timedelta(days=7)
+MAX_LENGTH = 255
+_TRIES = 50
+_PAUSE_S = 0.1
+PRINTABLE = r"^[!-~]([ -~]*[!-~])?$"
+
+
+class IdempotencyKeys:
+    def __init__(self, database: AsyncDatabase[dict[str, Any]]) -> None:
+        self._keys = database["idempotency_keys"]
+        self._indexed = False
+
+    async def event_id(self, key: str, app_id: str, body: Mapping[str, Any]) -> str:
+        """What the run's happening is called. Raises 409 where the key was used for another body."""
+        await self._ensure_index()
+        fingerprint = _digest(json.dumps(body, sort_keys=True, default=str))
+        id_ = _digest(json.dumps([app_id, key]))
+        if await self._first(id_, fingerprint) != fingerprint:
+            raise _used_before()
+        return f"key:{id_}:{fingerprint[:16]}"
+
+    async def _first(self, id_: str, fingerprint: str) -> str:
+        """The body that this key is for, which is this one if there was none before."""
+        for _ in range(_TRIES):
+            try:
+                await self._keys.insert_one({"_id": id_, "fingerprint": fingerprint, "created_at": datetime.now(UTC)})
+                return fingerprint
+            except DuplicateKeyError:
+                first = await self._keys.find_one({"_id": id_}, {"fingerprint": 1})
+            if first is not None:
+                return str(first["fingerprint"])
+            # Not on a majority yet, or forgotten between the two.
+            await asyncio.sleep(_PAUSE_S)
+        raise WTimeoutError("the first use of this key is not on a majority yet")
+
+    async def _ensure_index(self) -> None:
+        if not self._indexed:
+            kept_s = int(KEPT.total_seconds())
+            await self._keys.create_index([("created_at", ASCENDING)], name="by_age", expireAfterSeconds=kept_s)
+            self._indexed = True
+
+
+def unquoted(key: str) -> str:
+    """The draft puts it in quotes, most clients do not."""
+    return key[1:-1] if len(key) > 2 and key[0] == key[-1] == '"' else key
+
+
+def _used_before() -> ProblemError:
+    """Not 422, which the draft has: here that is for bodies that the schema refuses, and this one may be a good one."""
+    said = "Idempotency-Key: this key was used with another body; send a new key for a new run"
+    return ProblemError(409, said, members={"errors": {"Idempotency-Key": "was used with another body"}})
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:48]

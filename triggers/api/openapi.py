@@ -1,0 +1,128 @@
+"""The description of the API: OpenAPI, made from the routes, with every problem they answer."""
+
+import asyncio
+import json
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+from starlette.requests import Request
+from starlette.responses import Response
+
+_PROBLEM = {
+    "title": "Problem",
+    "description": "What is wrong, and what to do about it (RFC 9457).",
+    "type": "object",
+    "required": ["type", "title", "status", "detail"],
+    "properties": {
+        "type": {"type": "string"},
+        "title": {"type": "string"},
+        "status": {"type": "integer"},
+        "detail": {"type": "string"},
+        "errors": {
+            "type": "object",
+            "additionalProperties": {"type": "string"},
+            "description": "A sentence for each field at fault.",
+        },
+    },
+    "examples": [
+        {
+            "type": "about:blank",
+            "title": "Unprocessable Entity",
+            "status": 422,
+            "detail": "workflow: is needed",
+            "errors": {"workflow": "is needed"},
+        }
+    ],
+}
+# What a run can keep, by the names that its keys may have; those of an answer are kept as they are.
+_KEYS = {"RunValue": r"^([^$.\u0000][^.\u0000]*)?$", "AnswerValue": r"^[^\u0000]*$"}
+_SAID: Mapping[int, str] = {
+    400: "The body is not JSON, or a header cannot be read",
+    401: "No API key, or none that is good",
+    403: "This key may not do that",
+    404: "There is none, or none of this key's app; `errors` says of which field",
+    408: "The body did not arrive in time",
+    409: "It is not in a state for that, or there is another one of that name or key",
+    412: "Somebody else has changed it meanwhile",
+    413: "The body is too large",
+    415: "The body is no JSON by its content type",
+    422: "Fields are at fault; `errors` names each of them",
+    428: "Say which revision is meant",
+    429: "Called too often; try again after `Retry-After` seconds",
+    500: "An error on our side",
+    503: "The store does not answer; try again after `Retry-After` seconds",
+}
+_RETRY_AFTER = {"Retry-After": {"description": "Seconds to wait", "schema": {"type": "integer"}}}
+_DESCRIPTION = (
+    "Starts AG2 workflows with nobody in the chat, and tells what became of them. Times are ISO 8601 in UTC; what is "
+    "not a success is `application/problem+json`. Listings are pages: `next`, or the `Link` header, leads to the "
+    "following one. Each answer says with `RateLimit-*` how many calls the key has left."
+)
+
+
+def answers(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """Problems that an operation answers beside those that all do."""
+    return {status: _problem_answer(status) for status in statuses}
+
+
+def _problem_answer(status: int) -> dict[str, Any]:
+    schema = {"$ref": "#/components/schemas/Problem"}
+    answer: dict[str, Any] = {"description": _SAID[status], "content": {"application/problem+json": {"schema": schema}}}
+    return answer | ({"headers": _RETRY_AFTER} if status in (429, 503) else {})
+
+
+COMMON_ANSWERS = answers(400, 401, 408, 413, 415, 422, 429, 503)
+
+
+class Description:
+    """Made when somebody first asks, beside the event loop: it takes a quarter of a second, and most never ask."""
+
+    def __init__(self, api: FastAPI) -> None:
+        self._api = api
+
+    @cached_property
+    def document(self) -> Mapping[str, Any]:
+        document = get_openapi(title=self._api.title, version="1", description=_DESCRIPTION, routes=self._api.routes)
+        _describe_values(document["components"]["schemas"])
+        for path in document["paths"].values():
+            for operation in path.values():
+                for answer in operation["responses"].values():
+                    answer["description"] = answer["description"].replace("Successful Response", "Done")
+                operation["parameters"] = [_without_null(each) for each in operation.get("parameters", ())]
+        return document
+
+    async def as_json(self, _request: Request) -> Response:
+        text = await asyncio.to_thread(lambda: json.dumps(self.document))
+        return Response(text, media_type="application/json")
+
+
+def _describe_values(schemas: dict[str, Any]) -> None:
+    """Values may hold others of their kind, which pydantic would have to look at one by one to describe."""
+    schemas["Problem"] = _PROBLEM
+    for name in _KEYS:
+        plain = [{"type": each} for each in ("null", "boolean", "number", "string")]
+        whole = {"type": "integer", "minimum": -(2**63), "maximum": 2**63 - 1}
+        several = {"type": "array", "items": {"$ref": f"#/components/schemas/{name}"}}
+        schemas[name] = {"title": name, "anyOf": [*plain, whole, several, _object_of(name)]}
+    schemas["NewRun"]["properties"]["input"] |= _object_of("RunValue")
+    [responses, _] = schemas["RunAnswer"]["properties"]["responses"]["anyOf"]
+    responses |= {**_object_of("AnswerValue"), "additionalProperties": _object_of("AnswerValue")}
+
+
+def _object_of(name: str) -> dict[str, Any]:
+    return {
+        "type": "object",
+        "propertyNames": {"pattern": _KEYS[name]},
+        "additionalProperties": {"$ref": f"#/components/schemas/{name}"},
+    }
+
+
+def _without_null(parameter: dict[str, Any]) -> dict[str, Any]:
+    """A parameter that may be left out: an address has no null."""
+    schema = dict(parameter["schema"])
+    choices: Sequence[dict[str, Any]] = schema.pop("anyOf", ())
+    given = [each for each in choices if each.get("type") != "null"]
+    return {**parameter, "schema": {**schema, **(given[0] if len(given) == 1 else {"anyOf": given} if given else {})}}

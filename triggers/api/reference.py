@@ -1,0 +1,105 @@
+"""The reference page, /docs: the OpenAPI description as one page, without scripts and without other hosts.
+
+Its style is in the page, and allowed by its hash.
+"""
+
+import asyncio
+import base64
+import hashlib
+import json
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from functools import cache
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response
+
+from triggers.api.openapi import Description
+from triggers.api.reference_operation import Operation, inline, operation_html
+from triggers.api.schema_words import Schemas
+
+_STYLE = Path(__file__).with_suffix(".css")
+
+_PAGE = """<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{title} API</title>
+<style>{style}</style>
+</head>
+<body>
+<a class="skip" href="#content">To the operations</a>
+<div class="frame">
+<nav aria-label="Operations"><a href="#top"><strong>{title} API</strong></a>{menu}</nav>
+<main id="content">
+<h1 id="top">{title} API</h1>
+<p>{description}</p>
+<p><a href="/openapi.json">openapi.json</a> is the same for programs.</p>
+<h2>Keys</h2>
+<p>Each call needs an API key. Whoever operates this server makes one, for one app or for all, and to read only if
+that is enough:</p>
+<pre tabindex="0">unattended keys create shop --app acme
+export KEY=ua_…</pre>
+<h2>Problems</h2>
+<p>What is not a success says what is wrong and what to do about it; fields at fault are named.</p>
+<pre tabindex="0">{problem}</pre>
+{operations}
+</main>
+</div>
+</body>
+</html>
+"""
+
+
+def reference_page(description: Description) -> Callable[[Request], Awaitable[Response]]:
+    style = _STYLE.read_text(encoding="utf-8")
+    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+    headers = {
+        "content-security-policy": f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; "
+        "form-action 'none'; frame-ancestors 'none'",
+        "x-content-type-options": "nosniff",
+        "x-frame-options": "DENY",
+        "referrer-policy": "no-referrer",
+    }
+
+    @cache
+    def page() -> str:
+        return page_html(description.document, style)
+
+    async def show(_request: Request) -> Response:
+        return HTMLResponse(await asyncio.to_thread(page), headers=headers)
+
+    return show
+
+
+def page_html(document: Mapping[str, Any], style: str) -> str:
+    schemas, by_tag = Schemas(document), _by_tag(document)
+    problem = document["components"]["schemas"]["Problem"]["examples"][0]
+    return _PAGE.format(
+        title=escape(document["info"]["title"]),
+        style=style,
+        menu="".join(_menu(by_tag)),
+        description=inline(document["info"]["description"]),
+        problem=escape(json.dumps(problem, indent=2)),
+        operations="\n".join(
+            f"<h2>{escape(tag)}</h2>\n" + "\n".join(operation_html(each, schemas) for each in operations)
+            for tag, operations in by_tag.items()
+        ),
+    )
+
+
+def _by_tag(document: Mapping[str, Any]) -> Mapping[str, list[Operation]]:
+    found: dict[str, list[Operation]] = {}
+    for path, methods in document["paths"].items():
+        for method, said in methods.items():
+            found.setdefault(said["tags"][0], []).append(Operation(method, path, said))
+    return found
+
+
+def _menu(by_tag: Mapping[str, list[Operation]]) -> Iterator[str]:
+    for tag, operations in by_tag.items():
+        links = "".join(f'<li><a href="#{escape(each.id)}">{escape(each.summary)}</a></li>' for each in operations)
+        yield f"<h2>{escape(tag)}</h2><ul>{links}</ul>"

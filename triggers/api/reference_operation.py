@@ -1,0 +1,125 @@
+"""One operation on the reference page: its address, an example to copy, its parameters, fields and answers."""
+
+import json
+import re
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import Any
+from urllib.parse import urlencode
+
+from triggers.api.schema_words import Field, Schemas
+
+_CODE = re.compile(r"`([^`]+)`")
+_HOST = "http://127.0.0.1:8400"
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    method: str
+    path: str
+    said: Mapping[str, Any]
+
+    @property
+    def id(self) -> str:
+        return str(self.said["operationId"])
+
+    @property
+    def summary(self) -> str:
+        return str(self.said["summary"])
+
+    @property
+    def parameters(self) -> Sequence[Mapping[str, Any]]:
+        found: Sequence[Mapping[str, Any]] = self.said.get("parameters", ())
+        return found
+
+    @property
+    def body(self) -> Mapping[str, Any] | None:
+        content = self.said.get("requestBody", {}).get("content", {})
+        return next((each["schema"] for each in content.values()), None)
+
+
+def operation_html(operation: Operation, schemas: Schemas) -> str:
+    return "\n".join(_parts(operation, schemas))
+
+
+def inline(text: str) -> str:
+    """Escaped, with `code` as code."""
+    return _CODE.sub(r"<code>\1</code>", escape(" ".join(text.split())))
+
+
+def _parts(operation: Operation, schemas: Schemas) -> Iterator[str]:
+    method = operation.method
+    yield f'<section class="operation" id="{escape(operation.id)}" aria-labelledby="{escape(operation.id)}-name">'
+    yield f'<h3 id="{escape(operation.id)}-name">{escape(operation.summary)}</h3>'
+    yield f'<p class="address"><span class="method {method}">{method.upper()}</span> {escape(operation.path)}</p>'
+    yield f"<p>{inline(operation.said.get('description', ''))}</p>"
+    yield f'<pre tabindex="0">{escape(curl(operation, schemas))}</pre>'
+    if operation.parameters:
+        yield _table("Parameters", [_parameter(each, schemas) for each in operation.parameters])
+    if operation.body is not None:
+        yield _table("Body", list(schemas.fields(operation.body)))
+    yield from _answers(operation, schemas)
+    yield "</section>"
+
+
+def curl(operation: Operation, schemas: Schemas) -> str:
+    path = operation.path
+    query = []
+    for each in operation.parameters:
+        example = (each.get("examples") or each["schema"].get("examples") or [None])[0]
+        if each["in"] == "path":
+            path = path.replace(f"{{{each['name']}}}", str(example or each["name"].upper()))
+        elif each["in"] == "query" and each.get("required"):
+            query.append((each["name"], str(example or each["name"].upper())))
+    address = f"{_HOST}{path}" + (f"?{urlencode(query)}" if query else "")
+    verb = "" if operation.method == "get" else f" -X {operation.method.upper()}"
+    lines = [f"curl{verb} {shlex.quote(address)}", '-H "Authorization: Bearer $KEY"']
+    if operation.body is not None:
+        example = json.dumps(schemas.example(operation.body), ensure_ascii=False)
+        lines += ["-H 'Content-Type: application/json'", f"-d {shlex.quote(example)}"]
+    return " \\\n  ".join(lines)
+
+
+def _parameter(parameter: Mapping[str, Any], schemas: Schemas) -> Field:
+    schema = parameter["schema"]
+    where = "header, " if parameter["in"] == "header" else ""
+    said = parameter.get("description") or schema.get("description") or ""
+    needed = bool(parameter.get("required"))
+    return Field(parameter["name"], where + schemas.words(schema), needed, said, schema.get("default"))
+
+
+def _table(title: str, fields: Sequence[Field]) -> str:
+    rows = "".join(
+        f'<tr><td class="name"><code>{escape(each.name)}</code>{_NEEDED if each.needed else ""}</td>'
+        f"<td>{escape(each.type)}</td><td>{inline(each.description)}{_default(each)}</td></tr>"
+        for each in fields
+    )
+    head = '<tr><th scope="col">Name</th><th scope="col">Type</th><th scope="col">Meaning</th></tr>'
+    return f'<h4>{title}</h4><div class="wide"><table><thead>{head}</thead><tbody>{rows}</tbody></table></div>'
+
+
+_NEEDED = '<span class="needed">needed</span>'
+
+
+def _default(field: Field) -> str:
+    if field.default in (None, {}, []):
+        return ""
+    return f' <span class="soft">Default: {escape(json.dumps(field.default))}</span>'
+
+
+def _answers(operation: Operation, schemas: Schemas) -> Iterator[str]:
+    rows: list[str] = []
+    told: dict[str, Field] = {}
+    for status, answer in sorted(operation.said["responses"].items()):
+        content = answer.get("content", {})
+        schema = next((each.get("schema", {}) for each in content.values()), None)
+        words = "" if schema is None else escape(schemas.words(schema))
+        rows.append(f"<tr><td><code>{status}</code></td><td>{words}</td><td>{inline(answer['description'])}</td></tr>")
+        if status.startswith("2") and schema is not None:
+            told |= {field.name: field for field in schemas.fields(schema)}
+    head = '<tr><th scope="col">Status</th><th scope="col">Body</th><th scope="col">When</th></tr>'
+    yield f'<h4>Answers</h4><div class="wide"><table><thead>{head}</thead><tbody>{"".join(rows)}</tbody></table></div>'
+    if told:
+        yield f"<details><summary>Fields of the answer</summary>{_table('Answer', list(told.values()))}</details>"

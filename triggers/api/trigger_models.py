@@ -1,0 +1,142 @@
+"""Models of triggers: what callers send, and what they are told, which may have more fields than are named here."""
+
+from datetime import datetime
+from typing import Any, Literal
+
+from pydantic import ConfigDict, Field
+from pydantic.config import JsonDict
+
+from triggers.api.field_types import Moment, Name
+from triggers.api.run_models import Asked, Told
+from triggers.control.pausing import MAX_NOTE_LENGTH
+
+SPEC = "As in a package's triggers.yaml: name, type, and the fields of that type. It is of one app, without `apps`."
+_NIGHTLY: JsonDict = {"name": "nightly", "type": "schedule", "cron": "30 2 * * 1-5", "timezone": "Europe/London"}
+State = Literal["active", "paused", "inactive"]
+Type = Literal["schedule", "database_condition", "webhook", "form_submit", "run_finished"]
+
+
+class NewTrigger(Asked):
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"workflow": "DailyDigest", "app_id": "acme", "spec": _NIGHTLY}]}
+    )
+
+    workflow: Name = Field(description="What it starts: the name of a package.")
+    app_id: Name | None = Field(None, description="Whose trigger it is. A key of one app may leave it out.")
+    spec: dict[str, Any] = Field(description=SPEC)
+
+
+class EditedTrigger(Asked):
+    model_config = ConfigDict(json_schema_extra={"examples": [{"revision": 1, "spec": _NIGHTLY}]})
+
+    spec: dict[str, Any] = Field(description=f"The whole of it. {SPEC} Its name and type stay as they are.")
+    revision: int | None = Field(
+        None, ge=1, le=2**31, description="The one that was read before, where it is not said with If-Match."
+    )
+
+
+class PauseOrder(Asked):
+    model_config = ConfigDict(json_schema_extra={"examples": [{"note": "the shop is being moved"}]})
+
+    note: str = Field("", max_length=MAX_NOTE_LENGTH, description="Why, for whoever looks at it later.")
+
+
+class ResumeOrder(Asked):
+    model_config = ConfigDict(json_schema_extra={"examples": [{}, {"from": "now"}, {"from": "2026-01-31T08:00:00Z"}]})
+
+    from_: Literal["now", "token"] | Moment | None = Field(
+        None,
+        alias="from",
+        description="Of a trigger on changes: where its stream goes on. `token` is where it stopped.",
+    )
+
+
+class FireOrder(Asked):
+    model_config = ConfigDict(json_schema_extra={"examples": [{}, {"event": {"order": {"id": 7}}}]})
+
+    event: dict[str, Any] = Field(
+        default_factory=dict, description="In the place of what it waits for: a body, a change, the fields of a form."
+    )
+
+
+class BackfillOrder(Asked):
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [{"from": "2026-01-01T00:00:00Z", "to": "2026-01-31T23:59:59Z", "dry_run": True}]
+        }
+    )
+
+    from_: Moment = Field(alias="from", description="The first time that counts.")
+    to: Moment = Field(description="The last one; what is not past yet is left to its tick.")
+    overlap: Literal["one_by_one", "allow"] = Field(
+        "one_by_one", description="Whether the runs of one app may go on side by side."
+    )
+    dry_run: bool = Field(False, description="Say what would be started, and start nothing.")
+
+
+class Pause(Told):
+    at: datetime
+    by: str
+    note: str
+    reason: str
+
+
+class TriggerSummary(Told):
+    trigger_id: str
+    workflow: str
+    name: str
+    type: Type
+    origin: Literal["package", "api"] = Field(description="`api`: made at run time, over HTTP or by a command.")
+    app_id: str | None = Field(description="Of one that was made at run time.")
+    apps: list[str]
+    apps_from: str | None = Field(description="Where its apps are found once it fires, if not in `apps`.")
+    state: State
+    inactive: str | None = Field(description="Why nothing can start it.")
+    paused: Pause | None
+    paused_apps: dict[str, Pause]
+    last_fired_at: datetime | None
+    next_at: datetime | None
+    counts: dict[str, int] = Field(description="What became of all that has happened so far.")
+    revision: int = Field(description="Of one that was made at run time: grows with each edit.")
+
+
+class Trigger(TriggerSummary):
+    source: str = Field(description="As its CloudEvents name it.")
+    spec: dict[str, Any] | None
+    outlook: dict[str, Any] = Field(description="By its type: the next times, an address, the position of a stream.")
+    notes: list[dict[str, Any]] = Field(description="The newest happenings that started nothing, each with its reason.")
+
+
+class TriggerPage(Told):
+    items: list[TriggerSummary]
+    next: str | None = Field(description="`cursor` for the next page; null on the last one.")
+
+
+class PausedTrigger(Told):
+    """`changed` is false where nothing was left to do; `said` tells people what is so now."""
+
+    trigger_id: str
+    app_id: str | None
+    said: str
+    changed: bool
+
+
+class FiredRun(Told):
+    app_id: str
+    run_id: str
+
+
+class FiredRuns(Told):
+    runs: list[FiredRun]
+
+
+class Backfill(Told):
+    """Each of `times` for each app. `created` is null in a dry run."""
+
+    trigger_id: str
+    dry_run: bool
+    runs: int = Field(description="How many there are for these times: new ones and those that were there already.")
+    there_already: int
+    created: int | None
+    apps: int
+    times: list[str] = Field(description="The nominal times; of very many the first hundred.")

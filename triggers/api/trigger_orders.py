@@ -1,0 +1,89 @@
+"""What is asked of a trigger: to pause, to go on, to fire now, and to make up for times that have passed."""
+
+from fastapi import APIRouter, Response
+
+from triggers.api.access import Writer
+from triggers.api.answers import json_answer
+from triggers.api.openapi import answers
+from triggers.api.trigger_models import (
+    Backfill,
+    BackfillOrder,
+    FiredRuns,
+    FireOrder,
+    PausedTrigger,
+    PauseOrder,
+    ResumeOrder,
+)
+from triggers.api.trigger_places import OfApp, TriggerName, WorkflowName
+from triggers.control.backfilling import as_json, carry_out, plan
+from triggers.control.firing import fire
+from triggers.control.naming import exact
+from triggers.control.pausing import pause
+from triggers.control.resuming import resume
+from triggers.role import TriggerGround
+
+
+def order_routes(ground: TriggerGround) -> APIRouter:
+    router = APIRouter(prefix="/triggers/{workflow}/{name}", responses=answers(403, 404, 409))
+    _add_pausing(router, ground)
+    _add_firing(router, ground)
+    _add_backfilling(router, ground)
+    return router
+
+
+def _add_pausing(router: APIRouter, ground: TriggerGround) -> None:
+    @router.post("/pause", response_model=PausedTrigger, summary="Pause a trigger", operation_id="pause_trigger")
+    async def pause_trigger(
+        caller: Writer, workflow: WorkflowName, name: TriggerName, order: PauseOrder | None = None, app_id: OfApp = None
+    ) -> Response:
+        """Nothing more starts by it until it is resumed. A package's trigger is paused for one app, or for all."""
+        app = caller.within(app_id)
+        known = await exact(ground, workflow, name, app_id=app)
+        note = "" if order is None else order.note
+        return json_answer((await pause(ground, known, by=caller.name, note=note, app_id=app)).as_json())
+
+    @router.post("/resume", response_model=PausedTrigger, summary="Resume a trigger", operation_id="resume_trigger")
+    async def resume_trigger(
+        caller: Writer,
+        workflow: WorkflowName,
+        name: TriggerName,
+        order: ResumeOrder | None = None,
+        app_id: OfApp = None,
+    ) -> Response:
+        """It starts runs again; with `from` its change stream goes on from there, which all its triggers feel."""
+        app = caller.within(app_id)
+        known = await exact(ground, workflow, name, app_id=app)
+        from_ = None if order is None else order.from_
+        done = await resume(ground, known, by=caller.name, app_id=app, from_=from_, viewer=caller.scope)
+        return json_answer(done.as_json())
+
+
+def _add_firing(router: APIRouter, ground: TriggerGround) -> None:
+    @router.post(
+        "/fire", status_code=202, response_model=FiredRuns, summary="Fire a trigger", operation_id="fire_trigger"
+    )
+    async def fire_trigger(
+        caller: Writer, workflow: WorkflowName, name: TriggerName, order: FireOrder | None = None, app_id: OfApp = None
+    ) -> Response:
+        """Starts a run now, as if what it waits for had happened; without an app one for each of its apps."""
+        app = caller.within(app_id)
+        known = await exact(ground, workflow, name, app_id=app)
+        event = {} if order is None else order.event
+        fired = await fire(ground, known, by=caller.name, app_id=app, event=event, viewer=caller.scope)
+        return json_answer({"runs": [each.as_json() for each in fired]}, 202)
+
+
+def _add_backfilling(router: APIRouter, ground: TriggerGround) -> None:
+    @router.post("/backfill", response_model=Backfill, summary="Backfill a schedule", operation_id="backfill_trigger")
+    async def backfill_trigger(
+        caller: Writer, workflow: WorkflowName, name: TriggerName, order: BackfillOrder, app_id: OfApp = None
+    ) -> Response:
+        """Starts the runs for times that have passed. What ran at its time is not run again: repeating is harmless."""
+        app = caller.within(app_id)
+        known = await exact(ground, workflow, name, app_id=app)
+        planned = await plan(ground, known, start=order.from_, end=order.to, app_id=app, viewer=caller.scope)
+        told = {**as_json(planned), "dry_run": order.dry_run, "created": None}
+        if not order.dry_run:
+            done = await carry_out(ground, planned, by=caller.name, overlap=order.overlap)
+            told |= {"created": done.created, "there_already": done.there_already}
+        return json_answer(told)
