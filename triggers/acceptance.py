@@ -25,18 +25,22 @@ class Acceptance:
 
     async def accept(self, request: RunRequest) -> Accepted:
         passed("accepting")
-        accepted = await self._store.insert(request)
+        return self.told(request, await self._store.insert(request))
+
+    def told(self, request: RunRequest, accepted: Accepted) -> Accepted:
+        """Of a run that is durable by now: the log and the workers hear of it."""
         passed("inserted")
-        event = "run_accepted" if accepted.created else "duplicate_dropped"
-        log.info(
-            event,
-            extra={
-                "run_id": accepted.run_id,
-                "app_id": request.app_id,
-                "workflow": request.workflow,
-                "trigger": request.trigger.name,
-            },
-        )
-        if accepted.created:
+        if log.isEnabledFor(logging.INFO):
+            log.info(
+                "run_accepted" if accepted.created else "event_merged" if accepted.merged else "duplicate_dropped",
+                extra={
+                    "run_id": accepted.run_id,
+                    "app_id": request.app_id,
+                    "workflow": request.workflow,
+                    "trigger": request.trigger.name,
+                },
+            )
+        # Whoever has to wait for its time or its turn is woken by what it waits for.
+        if accepted.created and accepted.ready:
             self._wakeups.send(accepted.run_id)
         return accepted

@@ -63,6 +63,7 @@ def run_request(happening: Happening, *, run_input: Mapping[str, Any] | None = N
         input=resolve(spec.input, happening.data) if run_input is None else run_input,
         message=resolve_text(spec.message, happening.data),
         priority=spec.priority,
+        ui_responses=None if happening.trigger.app_id is None else spec.ui_responses,
         **more,
     )
 

@@ -32,8 +32,9 @@ class TriggerKind(Protocol):
     def only_for_all_apps(self, spec: TriggerSpec) -> str | None:
         """Why an API key of one app may not make such a trigger; None when it may."""
 
-    def at_first(self, trigger: Trigger, now: datetime) -> Mapping[str, Any]:
-        """What its document says from the moment it is made or edited at run time, beside the spec."""
+    def at_first(self, trigger: Trigger, now: datetime, before: Mapping[str, Any] | None = None) -> Mapping[str, Any]:
+        """What its document says from the moment it is made at run time, beside the spec; or is edited, and then
+        `before` is the document as it was."""
 
     async def outlook(
         self, trigger: Trigger, record: Record | None, database: AsyncDatabase[dict[str, Any]], settings: Settings

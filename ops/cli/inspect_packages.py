@@ -16,33 +16,6 @@ from workflows.package.models import Package
 _NOT_STARTED = "not started in this state; running processes keep the last good version"
 
 
-def _catalog() -> Catalog:
-    return Catalog(package_directories(load_settings().packages))
-
-
-@click.group()
-def triggers() -> None:
-    """Why things run."""
-
-
-@triggers.command("list")
-@json_option
-def list_triggers(as_json: bool) -> None:
-    """Every trigger of the packages that are started."""
-    rows: list[dict[str, Any]] = [
-        {
-            "workflow": package.name,
-            "name": spec.name,
-            "type": spec.type,
-            "apps": list(spec.apps) or ([str(spec.app_id)] if spec.app_id is not None else []),
-            "priority": spec.priority,
-        }
-        for package in _catalog().packages().values()
-        for spec in package.triggers
-    ]
-    _show(as_json, "Triggers", rows)
-
-
 @click.group()
 def packages() -> None:
     """What can run."""

@@ -6,14 +6,16 @@ from typing import Any
 import click
 from pymongo.errors import ConfigurationError, OperationFailure, PyMongoError
 
-from ops.cli.inspect_packages import packages, triggers
+from ops.cli.inspect_packages import packages
+from ops.cli.keys import keys
 from ops.cli.look import usage
 from ops.cli.machine import demo, doctor, up
-from ops.cli.manage import enqueue, keys
+from ops.cli.manage import enqueue
 from ops.cli.roles import ROLE_COMMANDS
 from ops.cli.run import run_locally
 from ops.cli.runs.group import runs
 from ops.cli.schemas import export_schema
+from ops.cli.triggers.group import triggers
 from ops.cli.validate import validate
 from ops.embedded.errors import EmbeddedError
 from workers.services import NothingRunning

@@ -1,4 +1,4 @@
-"""Commands that change something: enqueue a run, manage API keys."""
+"""`unattended enqueue`: starts a run by hand."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -7,7 +7,7 @@ import click
 from ulid import ULID
 
 from ops.cli.json_argument import JsonArgumentError, json_object
-from ops.cli.output import json_option, moment, print_json, print_table
+from ops.cli.output import json_option, print_json
 from ops.cli.session import with_database
 from workers.settings import Settings
 from workers.store.run import Accepted, RunRequest, TriggerEvent
@@ -69,61 +69,3 @@ async def _enqueue(settings: Settings, request: RunRequest) -> Accepted:
             return await ground.acceptance.accept(request)
         except NotStorableError as error:
             raise click.BadParameter(str(error), param_hint="--input") from None
-
-
-@click.group()
-def keys() -> None:
-    """API keys for /v1."""
-
-
-@keys.command("create")
-@click.argument("name")
-@click.option("--app", "app_id", help="Only this app's runs. Without it: all apps.")
-@json_option
-def create_key(name: str, app_id: str | None, as_json: bool) -> None:
-    """Shows the key once; only a hash of it is kept."""
-    from triggers.api_keys import ApiKeys
-
-    key = with_database(lambda database, _: ApiKeys(database).create(name, app_id))
-    if as_json:
-        print_json({"name": name, "app_id": app_id, "key": key})
-    else:
-        click.echo(key)
-
-
-@keys.command("list")
-@json_option
-def list_keys(as_json: bool) -> None:
-    """Names and scopes; never the keys themselves."""
-    from triggers.api_keys import ApiKeys
-
-    found = with_database(lambda database, _: ApiKeys(database).list())
-    rows = [
-        {
-            "id": each.id,
-            "name": each.name,
-            "app_id": each.app_id,
-            "created": each.created_at,
-            "revoked": each.revoked_at,
-        }
-        for each in found
-    ]
-    if as_json:
-        print_json(rows)
-        return
-    table = [
-        [row["id"], row["name"], row["app_id"] or "all", moment(row["created"]), moment(row["revoked"])] for row in rows
-    ]
-    print_table("API keys", ["id", "name", "app", "created", "revoked"], table)
-
-
-@keys.command("revoke")
-@click.argument("key_id")
-def revoke_key(key_id: str) -> None:
-    """A revoked key is refused from the next request on."""
-    from triggers.api_keys import ApiKeys
-
-    if not with_database(lambda database, _: ApiKeys(database).revoke(key_id)):
-        click.echo(f"unattended: there is no key {key_id} to revoke; `unattended keys list` shows them", err=True)
-        raise SystemExit(1)
-    click.echo(f"{key_id} is revoked")

@@ -70,11 +70,12 @@ class World:
         body = json.dumps({"type": "day.closed", "data": {"region": "us"}}).encode()
         delivery, stamp = f"msg_{secrets.token_hex(8)}", str(int(time.time()))
         key = decode_secret(self.secret) or b""
+        signed = f"{delivery}.{stamp}.".encode() + body
         headers = {
             "content-type": "application/json",
             "webhook-id": delivery,
             "webhook-timestamp": stamp,
-            "webhook-signature": f"v1,{sign(key, delivery, stamp, body)}",
+            "webhook-signature": f"v1,{sign(key, signed)}",
         }
         await self._post("/hooks/globex/DailyDigest/warehouse-closed", body, headers, expected=202)
         await self._post("/hooks/globex/DailyDigest/warehouse-closed", body, headers, expected=200)

@@ -8,6 +8,7 @@ from prometheus_client.registry import Collector
 
 from accounting.app_labels import AppLabels
 from accounting.usage import UsageTotals
+from ops.exporter.pauses import REASONS
 from ops.exporter.snapshot import Snapshot
 
 Labels = tuple[str, ...]
@@ -64,6 +65,7 @@ class StoreCollector(Collector):
         yield from _usage(snapshot.usage, CALL_COUNTERS, (*USAGE_LABELS, "ok"), self._call_labels)
         yield from _usage(snapshot.usage, AGENT_COUNTERS, ("workflow", "agent"), _agent_labels)
         yield from _queue(snapshot)
+        yield _paused(snapshot)
 
     def _runs(self, snapshot: Snapshot) -> Metric:
         counts: dict[Labels, float] = defaultdict(float)
@@ -110,8 +112,21 @@ def _queue(snapshot: Snapshot) -> Iterator[Metric]:
     yield GaugeMetricFamily("unattended_runs_in_progress", "Runs a worker holds", value=snapshot.in_progress)
     yield GaugeMetricFamily("unattended_runs_parked", "Runs at rest after their attempts", value=snapshot.parked)
     yield GaugeMetricFamily(
-        "unattended_oldest_queued_age_seconds", "Age of the oldest run that waits", value=snapshot.oldest_queued_age_s
+        "unattended_oldest_queued_age_seconds",
+        "How long a run that may start has waited for a worker, at most",
+        value=snapshot.oldest_queued_age_s,
     )
+
+
+def _paused(snapshot: Snapshot) -> Metric:
+    paused = GaugeMetricFamily(
+        "unattended_triggers_paused",
+        "Pauses of triggers that nobody has ended, those of single apps too",
+        labels=["reason"],
+    )
+    for reason in REASONS:
+        paused.add_metric([reason], snapshot.paused.get(reason, 0))
+    return paused
 
 
 def _counter(name: str, text: str, labels: Sequence[str], counts: dict[Labels, float]) -> Metric:

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
@@ -11,6 +11,7 @@ from pymongo.errors import OperationFailure, WTimeoutError
 
 from accounting.totals import usage_totals
 from accounting.usage import UsageTotals
+from ops.exporter.pauses import count_pauses
 from workers.reconciling.retention import ROLLUPS
 from workers.store.run import TERMINAL, HoldKind, RunState
 
@@ -38,6 +39,7 @@ class Snapshot:
     queued: Mapping[str, int]
     oldest_queued_age_s: float
     parked: int
+    paused: Mapping[str, int] = field(default_factory=dict)  # pauses of triggers, by reason
 
 
 async def take_snapshot(database: AsyncDatabase[dict[str, Any]]) -> Snapshot:
@@ -50,6 +52,7 @@ async def take_snapshot(database: AsyncDatabase[dict[str, Any]]) -> Snapshot:
         queued={row["_id"]: row["count"] for row in queued},
         oldest_queued_age_s=0.0 if oldest is None else max((datetime.now(UTC) - oldest).total_seconds(), 0.0),
         parked=_in_state(counted, RunState.PARKED),
+        paused=await count_pauses(database),
     )
 
 
@@ -86,7 +89,9 @@ def _runs_pipeline() -> list[dict[str, Any]]:
 
 
 def _queued_pipeline() -> list[dict[str, Any]]:
-    """By hold; the empty name is the queue proper, whose oldest run tells whether workers keep up."""
+    """By hold; the empty name is the queue proper, whose oldest run tells whether workers keep up: by when it became
+    ready, since it may have been held for hours, or wait for the run before it."""
     due = {"$or": [{"not_before": None}, {"$expr": {"$lte": ["$not_before", "$$NOW"]}}]}
-    group = {"_id": {"$ifNull": ["$hold", ""]}, "count": {"$sum": 1}, "oldest": {"$min": "$created_at"}}
+    since = {"$max": ["$created_at", "$not_before", "$ready_at"]}
+    group = {"_id": {"$ifNull": ["$hold", ""]}, "count": {"$sum": 1}, "oldest": {"$min": since}}
     return [{"$match": {"state": RunState.QUEUED.value, "hold": {"$in": HOLDS}, **due}}, {"$group": group}]

@@ -4,22 +4,25 @@ Every call asks, so what the store says is remembered for a second: a burst cost
 second to be felt. What is not there is remembered too, or strangers could make the store busy with guesses.
 """
 
+import asyncio
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from triggers.register.precedence import in_front_of
 from triggers.register.record import Pause, Record
 from triggers.register.store import TriggerStore
 from triggers.register.trigger import Trigger, trigger_id
 from workflows.package.models import Package
 from workflows.package.trigger_specs.form import FormSpec
-from workflows.package.trigger_specs.trigger import is_expression
+from workflows.package.trigger_specs.values import NAME
 from workflows.package.trigger_specs.webhook import WebhookSpec
 
 REMEMBERED_S = 1.0
 MOST_REMEMBERED = 10_000
+PATIENCE_S = 8.0  # GitHub hangs up after 10
 
 Called = TypeVar("Called", WebhookSpec, FormSpec)
 
@@ -43,19 +46,21 @@ class Lookup:
         self._store = store
         self._clock = clock
         self._remembered: OrderedDict[str, tuple[float, Record | None]] = OrderedDict()
+        self._asking: dict[str, asyncio.Task[Record | None]] = {}
 
     async def find(self, kind: type[Called], *, app_id: str, workflow: str, name: str) -> Found[Called] | None:
-        """A package's trigger goes before one of the same name that was made at run time."""
-        package = self._packages().get(workflow)
-        if package is None:
+        """A package's trigger goes before one of the same name that was made at run time. Raises TimeoutError when the
+        store does not answer."""
+        packages = self._packages()
+        if workflow not in packages or not NAME.fullmatch(name):  # nor is there room for names without end
             return None
-        for spec in package.triggers:
-            if spec.name == name and may_call(spec, app_id):
-                if not isinstance(spec, kind):
-                    return None
-                trigger = Trigger(workflow, spec)
-                record = await self._record(trigger.id)
-                return Found(trigger, spec, None if record is None else record.pause_of(app_id))
+        spec = in_front_of(packages, workflow, name, app_id)
+        if spec is not None:
+            if not isinstance(spec, kind):
+                return None
+            trigger = Trigger(workflow, spec)
+            record = await self._record(trigger.id)
+            return Found(trigger, spec, None if record is None else record.pause_of(app_id))
         record = await self._record(trigger_id(workflow, name, app_id=app_id))
         made = None if record is None else record.trigger
         if record is None or made is None or not isinstance(made.spec, kind):
@@ -67,16 +72,20 @@ class Lookup:
         read_at, record = self._remembered.get(id_, (float("-inf"), None))
         if now - read_at < REMEMBERED_S:
             return record
-        record = await self._store.find(id_)
+        asking = self._asking.get(id_)
+        if asking is None:
+            asking = self._asking[id_] = asyncio.create_task(self._ask(id_, now))
+            asking.add_done_callback(lambda done: done.cancelled() or done.exception())  # whoever asked may be gone
+        return await asyncio.shield(asking)
+
+    async def _ask(self, id_: str, now: float) -> Record | None:
+        try:
+            async with asyncio.timeout(PATIENCE_S):
+                record = await self._store.find(id_)
+        finally:
+            del self._asking[id_]
         self._remembered[id_] = now, record
         self._remembered.move_to_end(id_)
         while len(self._remembered) > MOST_REMEMBERED:
             self._remembered.popitem(last=False)
         return record
-
-
-def may_call(spec: object, app_id: str) -> bool:
-    """A trigger that names no app accepts none. What an expression names is known with the event."""
-    if not isinstance(spec, WebhookSpec | FormSpec):
-        return False
-    return app_id in spec.listed_apps or is_expression(spec.app_id)

@@ -36,6 +36,17 @@ INDEXES = (
         name="by_next_time",
         partialFilterExpression={"schedule.next_at": {"$exists": True}},
     ),
+    # What is paused, as a whole or for some apps: the exporter counts it every few seconds.
+    IndexModel(
+        [("paused.reason", ASCENDING)],
+        name="by_pause",
+        partialFilterExpression={"paused.reason": {"$exists": True}},
+    ),
+    IndexModel(
+        [("type", ASCENDING)],
+        name="by_paused_apps",
+        partialFilterExpression={"paused_apps": {"$exists": True}},
+    ),
 )
 
 
@@ -70,9 +81,12 @@ class TriggerStore:
         asked = {"_id": trigger.id, "revision": expected, "spec": {"$exists": True}}
         return (await self.triggers.update_one(asked, {"$set": changed})).matched_count == 1
 
-    async def remove(self, id_: str) -> bool:
-        """Of those made at run time; its runs stay."""
-        return (await self.triggers.delete_one({"_id": id_, "spec": {"$exists": True}})).deleted_count == 1
+    async def remove(self, id_: str, *, expected: int | None = None) -> bool:
+        """Of those made at run time; its runs stay. `expected`: only if it still has that revision."""
+        asked: dict[str, Any] = {"_id": id_, "spec": {"$exists": True}}
+        if expected is not None:
+            asked["revision"] = expected
+        return (await self.triggers.delete_one(asked)).deleted_count == 1
 
     async def find(self, id_: str) -> Record | None:
         document = await self.triggers.find_one({"_id": id_})
@@ -101,10 +115,13 @@ class TriggerStore:
         await self._change(trigger, {"$set": change})
 
     async def resume(self, trigger: Trigger, *, app_id: str | None = None) -> bool:
-        """False when it was not paused. Resuming all resumes each app."""
+        """False when it was not paused. Resuming all resumes each app. When it was is kept: a schedule fires nothing of
+        the time before, and failures of before count no more."""
         names = ["paused", "paused_apps"] if app_id is None else [f"paused_apps.{app_field(app_id)}"]
-        was_paused = {"_id": trigger.id, "$or": [{name: {"$exists": True, "$ne": None}} for name in names]}
-        return (await self.triggers.update_one(was_paused, {"$unset": dict.fromkeys(names, "")})).matched_count == 1
+        resumed = "resumed_at" if app_id is None else f"resumed_apps.{app_field(app_id)}"
+        was_paused = {"_id": trigger.id, "$or": [{name: {"$nin": [None, {}]}} for name in names]}
+        change: list[Mapping[str, Any]] = [{"$unset": names}, {"$set": {resumed: "$$NOW"}}]  # not by the clock of whoever resumes it
+        return (await self.triggers.update_one(was_paused, change)).matched_count == 1
 
     async def note(
         self,

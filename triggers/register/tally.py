@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from pymongo.errors import PyMongoError
+from pymongo.errors import ConnectionFailure, PyMongoError
 
 from triggers.register.store import MAX_NOTES, TriggerStore
 from triggers.register.trigger import Trigger
@@ -55,6 +55,18 @@ class Tally:
         said = {"reason": reason, "app_id": app_id, "event_id": event_id and event_id[:200], "detail": detail[:300]}
         self._note(trigger, f"skipped.{reason}", {name: value for name, value in said.items() if value})
 
+    def passed_over(self, trigger: Trigger, reason: str) -> None:
+        """Counted like a skip, and not noted: so common that it would push the other notes out."""
+        if (entry := self._entry(trigger)) is not None:
+            _count(entry, f"skipped.{reason}")
+
+    def refused(self, trigger: Trigger, reason: str, *, app_id: str | None = None, noted: bool = True) -> None:
+        """`noted=False` for what any stranger can cause: counted, but it must not push the other notes out."""
+        if noted:
+            self._note(trigger, f"refused.{reason}", {"reason": reason, "app_id": app_id})
+        elif (entry := self._entry(trigger)) is not None:
+            _count(entry, f"refused.{reason}")
+
     async def write(self) -> None:
         entries, self._entries = self._entries, {}
         for id_, entry in entries.items():
@@ -64,6 +76,8 @@ class Tally:
                 )
             except PyMongoError as error:
                 log.warning("tally_not_written", extra={"trigger": id_, "error": type(error).__name__})
+                if isinstance(error, ConnectionFailure):
+                    return  # each of the others would wait as long for a server that is away
 
     async def keep_written(self, stop: asyncio.Event) -> None:
         while not stop.is_set():

@@ -53,6 +53,24 @@ async def test_every_run_is_counted_by_its_state(store: RunStore) -> None:
     assert snapshot.oldest_queued_age_s == pytest.approx(600, abs=60)
 
 
+@pytest.mark.parametrize("waited_for", ["its turn", "its time"])
+async def test_a_run_waits_for_workers_from_when_it_might_start(store: RunStore, waited_for: str) -> None:
+    """Else each run of an order would raise an alarm, having been accepted long before its turn came."""
+    now = datetime.now(UTC)
+    if waited_for == "its turn":
+        held = {"hold": "concurrency", "held_by": "order:acme/doc", "order": {"key": "acme/doc", "seq": "1"}}
+        await made(store, 1, **held)
+        assert await store.order.let_next_go("acme/doc", woken=True) is not None
+    else:
+        await made(store, 1, not_before=now)
+        await store.runs.update_one({}, {"$unset": {"lane": 1}})
+
+    assert (await take_snapshot(store.database)).oldest_queued_age_s < 60
+    long_ago = now - timedelta(minutes=5)
+    await store.runs.update_one({}, {"$set": {"ready_at": long_ago, "not_before": None}})
+    assert (await take_snapshot(store.database)).oldest_queued_age_s == pytest.approx(300, abs=60)
+
+
 async def test_what_was_rolled_up_counts_like_what_is_there(store: RunStore) -> None:
     await made(store, 1, state="succeeded", outcome={"kind": "completed"})
     key = {"app": "acme", "workflow": "Digest", "trigger": "api", "outcome": "completed"}

@@ -12,12 +12,10 @@ from ops.embedded.servers import embedded_servers
 from tests.integration.triggers.waiting import until
 from tests.trigger_packages import package_with
 from triggers.change_stream.metrics import StreamMetrics
-from triggers.change_stream.serve import keeper_factory
-from triggers.change_stream.watcher import Watcher
+from triggers.change_stream.serve import watcher_on
 from triggers.role import TriggerGround, ground_on
 from triggers.schedule.metrics import ScheduleMetrics
 from triggers.schedule.scheduler import Scheduler
-from triggers.schedule.store import ScheduleStore
 from triggers.service_loop import repeat
 from workers.broker.wakeups import Wakeups
 from workers.settings import Settings
@@ -60,16 +58,8 @@ def kill_mongod(data_dir: Path) -> None:
 
 async def test_no_tick_and_no_change_is_lost_when_mongodb_is_killed(ground: TriggerGround, tmp_path: Path) -> None:
     stop = asyncio.Event()
-    schedules = ScheduleStore(ground.database)
-    scheduler = Scheduler(
-        schedules,
-        runs=ground.store,
-        acceptance=ground.acceptance,
-        packages=lambda: PACKAGES,
-        metrics=ScheduleMetrics(CollectorRegistry()),
-    )
-    keeper_for = keeper_factory(ground, StreamMetrics(CollectorRegistry()))
-    watcher = Watcher(keeper_for, packages=lambda: PACKAGES, own_database="unattended")
+    scheduler = Scheduler(ground, metrics=ScheduleMetrics(CollectorRegistry()), packages=lambda: PACKAGES)
+    watcher = watcher_on(ground, StreamMetrics(CollectorRegistry()), packages=lambda: PACKAGES)
     orders = ground.database.client["shop"]["orders"]
 
     async def position() -> bool:

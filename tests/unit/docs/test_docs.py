@@ -196,6 +196,6 @@ def test_the_example_package_loads_as_the_page_says(tmp_path: Path) -> None:
     models = read_models_file(package / "models.yaml")
 
     assert loaded.findings == ()
-    assert (len(loaded.agents), len(loaded.tools), len(loaded.triggers)) == (2, 1, 5)
+    assert (len(loaded.agents), len(loaded.tools), len(loaded.triggers)) == (2, 1, 6)
     assert set(models.models) == {"default", "local", "canned"}
     assert read_script(package / "answers.yaml").entry("Clerk", answered=1, failed=1)["text"] == "REFUND"

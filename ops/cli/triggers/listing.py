@@ -1,0 +1,98 @@
+"""`unattended triggers list`."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ops.cli.output import json_option, moment, print_json, print_table
+from ops.cli.triggers.asking import with_triggers
+from workers.services import NothingRunning
+from workers.settings import load_settings
+from workflows.package.trigger_specs.kinds import SPEC_BY_TYPE
+
+if TYPE_CHECKING:
+    from triggers.control.known import Ground
+    from triggers.control.listing import Wanted
+
+STATES = ("active", "paused", "inactive")
+USUAL_LIMIT = 1000
+MAX_APPS_SHOWN = 5
+_WITHOUT_STATE = (
+    "nothing is running: these are the packages' triggers;"
+    " what is paused, what was made at run time and what comes next is unknown"
+)
+
+
+@click.command("list")
+@click.option("--app", "app_id", help="Only those that start runs of this app.")
+@click.option("--workflow", help="Only of this workflow.")
+@click.option("--type", "type_", type=click.Choice(sorted(SPEC_BY_TYPE)), metavar="TYPE", help="Such as webhook.")
+@click.option("--state", type=click.Choice(STATES))
+@click.option("--limit", default=USUAL_LIMIT, show_default=True, type=click.IntRange(min=1))
+@json_option
+def list_triggers(limit: int, as_json: bool, **given: Any) -> None:
+    """Every trigger: of the packages that are started, and those made at run time. Filters narrow each other."""
+    rows = _rows(given, limit)
+    if len(rows) == limit == USUAL_LIMIT:
+        click.echo(f"the first {limit} triggers; --limit shows more", err=True)
+    if as_json:
+        print_json(rows)
+        return
+    columns = ["trigger", "type", "apps", "state", "why", "last fired", "next"]
+    print_table("Triggers", columns, [_cells(row) for row in rows], whole=("state", "last fired", "next"))
+    if not rows:
+        click.echo("no trigger matches" if any(given.values()) else "there are no triggers yet", err=True)
+
+
+def _rows(given: Mapping[str, Any], limit: int) -> list[dict[str, Any]]:
+    from triggers.control.listing import Wanted, each_trigger
+
+    kind = given["type_"]
+    canonical = None if kind is None else str(SPEC_BY_TYPE[kind].model_fields["type"].default)
+    wanted = Wanted(given["app_id"], given["workflow"], canonical, given["state"])
+
+    async def work(ground: "Ground") -> list[dict[str, Any]]:
+        return [row async for row in each_trigger(ground, wanted, limit=limit)]
+
+    try:
+        return with_triggers(work)
+    except NothingRunning:
+        click.echo(_WITHOUT_STATE, err=True)
+        return _of_packages(wanted)[:limit]
+
+
+def _of_packages(wanted: "Wanted") -> list[dict[str, Any]]:
+    from triggers.control.listing import list_of_packages
+    from workflows.package.catalog import Catalog, package_directories
+
+    settings = load_settings()
+    return list_of_packages(settings, Catalog(package_directories(settings.packages)).packages(), wanted)
+
+
+def _cells(row: Mapping[str, Any]) -> list[Any]:
+    return [
+        row["trigger_id"],
+        row["type"],
+        _apps(row),
+        row["state"],
+        _why(row),
+        moment(row["last_fired_at"]),
+        moment(row["next_at"]),
+    ]
+
+
+def _apps(row: Mapping[str, Any]) -> str:
+    if row["apps_from"] is not None:
+        return f"from the {row['apps_from']}"
+    apps = row["apps"]
+    more = f" and {len(apps) - MAX_APPS_SHOWN} more" if len(apps) > MAX_APPS_SHOWN else ""
+    return ", ".join(apps[:MAX_APPS_SHOWN]) + more
+
+
+def _why(row: Mapping[str, Any]) -> str:
+    paused = row["paused"] or next(iter(row["paused_apps"].values()), None)
+    if row["state"] == "paused":
+        return str(paused["note"] or f"by {paused['by']}") if paused else ""
+    some = f"paused for {len(row['paused_apps'])} of its apps" if row["paused_apps"] else ""
+    return row["inactive"] or some

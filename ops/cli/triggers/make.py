@@ -1,0 +1,160 @@
+"""`unattended triggers create`, `edit` and `remove`: triggers that no package declares."""
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ops.cli.output import json_option, print_json
+from ops.cli.runs.asking import who_asks
+from ops.cli.triggers.asking import NAME, refusals_in_one_line, with_triggers
+from workers.control.errors import RefusedError
+from workflows.package.raw.data_files import UnreadableError, parse
+
+if TYPE_CHECKING:
+    from triggers.control.known import Ground, Known
+
+MAX_CHARACTERS = 1024 * 1024
+_SOURCE = click.argument("source", metavar="FILE|-|JSON")
+_HOW = 'write a mapping such as {"name": "nightly", "type": "schedule", "cron": "0 2 * * *"}'
+
+
+@click.command("create")
+@_SOURCE
+@click.option("--workflow", help="What it starts. May also stand in FILE, beside `spec`.")
+@click.option("--app", "app_id", help="Whose trigger it is, and whose runs it starts. May also stand in FILE.")
+@click.option("--type", "type_", metavar="TYPE", help="Such as schedule or webhook. May also stand in FILE.")
+@json_option
+def create(source: str, workflow: str | None, app_id: str | None, type_: str | None, as_json: bool) -> None:
+    """Makes a trigger of one app, without touching a package. It is at work within seconds.
+
+    FILE holds one entry of a package's triggers.yaml, as YAML or JSON; - reads it from stdin.
+
+    \b
+    unattended triggers create --workflow DailyDigest --app acme --type schedule \\
+        '{"name": "nightly", "cron": "30 2 * * 1-5"}'
+    """
+    given = _read(source)
+    wrapped = given if isinstance(given.get("spec"), Mapping) else {"spec": given}
+    workflow = _one("workflow", "--workflow", workflow, wrapped)
+    app_id = _one("app_id", "--app", app_id, wrapped)
+    spec = (
+        wrapped["spec"]
+        if type_ is None
+        else {**wrapped["spec"], "type": _one("type", "--type", type_, wrapped["spec"])}
+    )
+
+    async def work(ground: "Ground") -> "dict[str, Any]":
+        from triggers.control.making import make
+        from triggers.control.showing import show
+
+        return await show(ground, await make(ground, workflow, app_id, spec, by=who_asks()))
+
+    with refusals_in_one_line():
+        _tell(with_triggers(work), "made", as_json=as_json)
+
+
+@click.command("edit")
+@NAME
+@_SOURCE
+@click.option("--app", "app_id", help="Whose trigger it is.")
+@click.option("--revision", type=click.IntRange(min=1), help="Only if it is still this one, as `show` tells it.")
+@json_option
+def edit(name: str, source: str, app_id: str | None, revision: int | None, as_json: bool) -> None:
+    """Replaces the whole entry of a trigger that was made by `create` or over HTTP; FILE as there."""
+    given = _read(source)
+    spec = given["spec"] if isinstance(given.get("spec"), Mapping) else given
+
+    async def work(ground: "Ground") -> "dict[str, Any]":
+        from triggers.control.making import edit as edit_it
+        from triggers.control.naming import find
+        from triggers.control.showing import show
+
+        known = await find(ground, name, app_id=app_id)
+        return await show(ground, await edit_it(ground, known, spec, by=who_asks(), revision=revision))
+
+    with refusals_in_one_line():
+        _tell(with_triggers(work), "edited", as_json=as_json)
+
+
+@click.command("remove")
+@NAME
+@click.option("--app", "app_id", help="Whose trigger it is.")
+@click.option("--yes", is_flag=True, help="Do not ask; needed where nobody can be asked, as in scripts.")
+@json_option
+def remove(name: str, app_id: str | None, yes: bool, as_json: bool) -> None:
+    """Removes a trigger that was made by `create` or over HTTP. Its runs stay."""
+    with refusals_in_one_line():
+        known = with_triggers(lambda ground: _found(ground, name, app_id))
+        if not yes and known.app_id is not None:  # of a package's the refusal comes below
+            _ask(known.id)
+        with_triggers(lambda ground: _remove(ground, known))
+    if as_json:
+        print_json({"trigger_id": known.id, "removed": True})
+    else:
+        click.echo(f"{known.id} is removed")
+
+
+async def _found(ground: "Ground", name: str, app_id: str | None) -> "Known":
+    from triggers.control.naming import find
+
+    return await find(ground, name, app_id=app_id)
+
+
+async def _remove(ground: "Ground", known: "Known") -> None:
+    from triggers.control.making import remove as remove_it
+
+    await remove_it(ground, known, by=who_asks())
+
+
+def _ask(id_: str) -> None:
+    if not sys.stdin.isatty():
+        raise click.UsageError(f"nobody can be asked whether to remove {id_}: say --yes")
+    if not click.confirm(f"remove {id_}?", err=True):
+        raise RefusedError("nothing was changed")
+
+
+def _read(source: str) -> dict[str, Any]:
+    try:
+        text, is_json = _text(source)
+        data = parse(text, is_json=is_json).data
+    except (OSError, UnicodeDecodeError) as error:
+        raise click.BadParameter(f"{source} cannot be read: {error}", param_hint="FILE") from None
+    except UnreadableError as error:
+        raise click.BadParameter(f"{error}; {_HOW}", param_hint="FILE") from None
+    if isinstance(data, list) and len(data) == 1:  # with the dash that it has in a package
+        data = data[0]
+    if not isinstance(data, dict):
+        raise click.BadParameter(_HOW, param_hint="FILE")
+    return data
+
+
+def _text(source: str) -> tuple[str, bool]:
+    if source.lstrip().startswith("{"):
+        return source, True
+    if source == "-":
+        text = sys.stdin.read(MAX_CHARACTERS)
+        return text, text.lstrip().startswith("{")
+    with Path(source.removeprefix("@")).open(encoding="utf-8-sig") as file:
+        return file.read(MAX_CHARACTERS), source.endswith(".json")
+
+
+def _one(field: str, option: str, given: str | None, wrapped: Mapping[str, Any]) -> str:
+    written = wrapped.get(field)
+    if given is None and written is None:
+        raise click.UsageError(f"say {option}, or write {field} beside spec")
+    if given is not None and written not in (None, given):
+        raise click.UsageError(f"{option} says {given}, and FILE says {written}; keep one of them")
+    return str(written if given is None else given)
+
+
+def _tell(shown: Mapping[str, Any], what: str, *, as_json: bool) -> None:
+    if as_json:
+        print_json(shown)
+        return
+    click.echo(f"{shown['trigger_id']} is {what}, revision {shown['revision']}")
+    if shown["inactive"]:
+        click.echo(f"unattended: it starts nothing yet: {shown['inactive']}", err=True)
+    click.echo(f"look at it: unattended triggers show {shown['trigger_id']}", err=True)

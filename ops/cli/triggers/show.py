@@ -1,0 +1,37 @@
+"""`unattended triggers show`: all there is to say of one trigger."""
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ops.cli.output import json_option, print_json
+from ops.cli.runs.lines import print_lines
+from ops.cli.triggers.asking import APP, NAME, refusals_in_one_line, with_triggers
+from ops.cli.triggers.show_lines import trigger_lines
+
+if TYPE_CHECKING:
+    from triggers.control.known import Ground
+
+
+@click.command("show")
+@NAME
+@APP
+@json_option
+def show_trigger(name: str, app_id: str | None, as_json: bool) -> None:
+    """When it fires next or what it waits for, what came of it so far, and why something started nothing.
+
+    For a schedule the next ten times, for a change the position of its stream, for a webhook or form its address.
+    """
+
+    async def work(ground: "Ground") -> dict[str, Any]:
+        from triggers.control.naming import find
+        from triggers.control.showing import show
+
+        return await show(ground, await find(ground, name, app_id=app_id), app_id=app_id)
+
+    with refusals_in_one_line():
+        shown = with_triggers(work)
+    if as_json:
+        print_json(shown)
+    else:
+        print_lines(trigger_lines(shown))

@@ -1,0 +1,152 @@
+"""A trigger as lines: how it stands, what comes next, what came of it so far and why, and what to do about it."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from ops.cli.runs.lines import clock, lasting
+from ops.cli.triggers.reasons import reason_in_words
+from ops.cli.turn_lines import BAD, DIM, GOOD, Line, shown
+from ops.cli.verdicts import printable
+
+WARN = "yellow"
+MAX_APPS_SHOWN = 10
+MAX_NOTES_SHOWN = 10
+Shown = Mapping[str, Any]
+_EPOCH = datetime.fromtimestamp(0, UTC)
+
+_LABELS = {
+    "nothing_next": "but idle",
+    "deduplicated_by": "dedupe by",
+    "body_kinds": "bodies",
+    "last_nominal_at": "last time",
+    "position_saved_at": "position",
+    "newest_event_at": "newest event",
+    "oplog_window_s": "oplog spans",
+    "late_s": "late by",
+}
+
+_STATES = {"active": GOOD, "paused": WARN, "inactive": BAD}
+
+
+def trigger_lines(trigger: Shown) -> Iterator[Line]:
+    yield "bold", printable(f"{trigger['workflow']}/{trigger['name']}  {trigger['type']} for {_apps(trigger)}")
+    yield from _standing(trigger)
+    if trigger["description"]:
+        yield "", printable(f"  {trigger['description']}")
+    for name, value in _facts(trigger):
+        yield "", printable(f"  {name:<12} {value}")
+    yield from _outlook(trigger["outlook"])
+    yield from _notes(trigger["notes"])
+    for step in next_steps(trigger):
+        yield "", printable(f"→ {step}")
+
+
+def _apps(trigger: Shown) -> str:
+    if trigger["apps_from"] is not None:
+        return f"the apps of the {trigger['apps_from']}"
+    apps = trigger["apps"]
+    more = f" and {len(apps) - MAX_APPS_SHOWN} more" if len(apps) > MAX_APPS_SHOWN else ""
+    return (", ".join(apps[:MAX_APPS_SHOWN]) + more) or "no app"
+
+
+def _standing(trigger: Shown) -> Iterator[Line]:
+    state = trigger["state"]
+    why = f": {trigger['inactive']}" if trigger["inactive"] and state == "inactive" else ""
+    yield _STATES[state], printable(f"{state}{why}")
+    if trigger["paused"]:
+        yield WARN, printable(f"  paused {_pause(trigger['paused'])}")
+    if trigger["inactive"] and state == "paused":
+        yield BAD, printable(f"  and inactive: {trigger['inactive']}")
+    for app_id, pause in list(trigger["paused_apps"].items())[:MAX_APPS_SHOWN]:
+        yield WARN, printable(f"  paused for {app_id} {_pause(pause)}")
+
+
+def _pause(pause: Shown) -> str:
+    note = f": {pause['note']}" if pause["note"] else ""
+    return f"by {pause['by']}, {clock(pause['at'])}{note}"
+
+
+def _facts(trigger: Shown) -> Iterator[tuple[str, str]]:
+    if trigger["origin"] == "package":
+        yield "from", f"the package {trigger['workflow']}"
+    else:
+        since = f", {clock(trigger['created_at'])}" if trigger["created_at"] else ""
+        yield "made", f"at run time{since}, revision {trigger['revision']}"
+    if trigger["last_fired_at"]:
+        ago = lasting(trigger["last_fired_at"], datetime.now(UTC))
+        yield "last fired", f"{clock(trigger['last_fired_at'])}, {ago} ago"
+    counts = trigger["counts"]
+    if counts:
+        yield "so far", ", ".join(f"{count} {_counted(name, count)}" for name, count in sorted(counts.items()))
+    yield "source", trigger["source"]
+
+
+def _counted(name: str, count: int) -> str:
+    kind, _, reason = name.partition(".")
+    if reason:
+        return f"{kind} ({reason.replace('_', ' ')})"
+    return "duplicates" if kind == "duplicate" and count != 1 else kind
+
+
+def _outlook(outlook: Shown) -> Iterator[Line]:
+    """Each kind tells in its own words: a list is one line each, what is not known is left out."""
+    for name, value in outlook.items():
+        if name == "warning":
+            yield WARN, printable(f"  ! {value}")
+            continue
+        label = _LABELS.get(name, name.replace("_", " "))
+        said = _seconds(value) if name.endswith("_s") else value
+        for index, line in enumerate(_values(said)):
+            yield "", printable(f"  {'' if index else label:<12} {line}")
+
+
+def _seconds(value: float | None) -> str | None:
+    return None if value is None else lasting(_EPOCH, _EPOCH + timedelta(seconds=value))
+
+
+def _values(value: Any) -> Sequence[str]:
+    if isinstance(value, Mapping):
+        return [f"{name}  {_value(each)}" for name, each in value.items()]
+    if isinstance(value, list | tuple):
+        plain = all(isinstance(each, str | int | float) for each in value)
+        return [", ".join(map(_value, value))] if plain and value else [_value(each) for each in value]
+    return [] if value in (None, "") else [_value(value)]
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, datetime):
+        return clock(value.astimezone(UTC)) if value.tzinfo else clock(value)
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, Mapping) and set(value) == {"utc", "local"}:
+        return _in_both(value["utc"], str(value["local"]))
+    if isinstance(value, Mapping):
+        said = {name: each for name, each in value.items() if each not in (None, "")}
+        return ", ".join(f"{name.replace('_', ' ')} {_value(each)}" for name, each in said.items())
+    return shown(value)
+
+
+def _in_both(utc: datetime, local: str) -> str:
+    """The zone's own time where it is another one."""
+    return clock(utc) if local.endswith("+00:00") else f"{clock(utc)}  ({local.replace('T', ' ')})"
+
+
+def _notes(notes: Sequence[Shown]) -> Iterator[Line]:
+    """Why something that happened started no run: the newest first."""
+    if not notes:
+        return
+    yield "", ""
+    yield "bold", "what started nothing, the newest first"
+    for note in notes[:MAX_NOTES_SHOWN]:
+        yield DIM, printable(f"  {clock(note.get('at'))}  {reason_in_words(note)}")
+
+
+def next_steps(trigger: Shown) -> Iterator[str]:
+    name, command = trigger["trigger_id"], "unattended triggers"
+    if trigger["state"] == "paused":
+        yield f"let it start runs again: {command} resume {name}"
+    elif trigger["outlook"].get("state") == "suspended":
+        yield f"say from where its stream goes on: {command} resume {name} --from now"
+    elif trigger["state"] == "active":
+        yield f"start a run by hand: {command} fire {name}"

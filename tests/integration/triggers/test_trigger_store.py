@@ -1,0 +1,135 @@
+"""The trigger store on a real MongoDB: edits, pauses and notes, of packages' triggers and of those made at run time."""
+
+import asyncio
+from datetime import UTC, datetime
+
+import pytest
+
+from triggers.register.record import Pause
+from triggers.register.store import MAX_NOTES, TriggerExistsError, TriggerStore
+from triggers.register.trigger import Trigger
+from workers.store.run_store import RunStore
+from workflows.package.trigger_specs.kinds import TriggerSpec
+from workflows.package.trigger_specs.schedule import ScheduleSpec
+from workflows.package.trigger_specs.webhook import Verification, WebhookSpec
+
+NOW = datetime(2026, 3, 29, 12, tzinfo=UTC)
+PAUSE = Pause(NOW, "ada", "holidays")
+HOURLY = ScheduleSpec.model_validate({"name": "tick", "every": "1h"})
+HOOK = WebhookSpec(name="paid", verify=Verification(scheme="github", secret=("env:S",)))
+
+
+@pytest.fixture
+async def triggers(store: RunStore) -> TriggerStore:
+    found = TriggerStore(store.database)
+    await found.ensure_indexes()
+    return found
+
+
+def made(spec: TriggerSpec = HOURLY, app_id: str = "acme") -> Trigger:
+    return Trigger("Digest", spec, app_id, 1)
+
+
+async def test_one_identity_is_made_once_also_by_many_at_once(triggers: TriggerStore) -> None:
+    async def attempt() -> bool:
+        try:
+            await triggers.create(made())
+        except TriggerExistsError:
+            return False
+        return True
+
+    assert sum(await asyncio.gather(*(attempt() for _ in range(20)))) == 1
+    await triggers.create(made(app_id="globex"))
+    assert [each.id async for each in triggers.made_at_run_time()] == ["Digest/tick@acme", "Digest/tick@globex"]
+
+
+async def test_of_two_edits_of_one_revision_one_is_lost_and_told(triggers: TriggerStore) -> None:
+    await triggers.create(made())
+    edited = made(HOURLY.model_copy(update={"overlap": "allow"}))
+
+    answers = await asyncio.gather(*(triggers.replace(edited, expected=1) for _ in range(2)))
+
+    assert sorted(answers) == [False, True]
+    record = await triggers.find(edited.id)
+    assert record is not None
+    assert (record.revision, record.spec) == (2, edited.spec)
+
+
+async def test_a_packages_trigger_has_a_document_once_there_is_something_to_say(triggers: TriggerStore) -> None:
+    trigger = Trigger("Digest", HOURLY)
+    assert await triggers.find(trigger.id) is None
+
+    await triggers.pause(trigger, PAUSE)
+
+    record = await triggers.find(trigger.id)
+    assert record is not None
+    assert (record.paused, record.spec, record.workflow, record.name) == (PAUSE, None, "Digest", "tick")
+    assert await triggers.resume(trigger)
+    assert not await triggers.resume(trigger)
+
+
+async def test_resuming_all_resumes_each_app(triggers: TriggerStore) -> None:
+    trigger = Trigger("Digest", HOURLY)
+    for app_id in ("acme", "a.b/c$d"):
+        await triggers.pause(trigger, PAUSE, app_id=app_id)
+    record = await triggers.find(trigger.id)
+    assert record is not None
+    assert set(record.paused_apps) == {"acme", "a.b/c$d"}
+
+    assert await triggers.resume(trigger, app_id="a.b/c$d")
+    record = await triggers.find(trigger.id)
+    assert record is not None
+    assert set(record.paused_apps) == {"acme"}
+    assert await triggers.resume(trigger)
+    record = await triggers.find(trigger.id)
+    assert record is not None
+    assert record.pause_of("acme") is None
+    await triggers.pause(trigger, PAUSE, app_id="acme")
+    assert await triggers.resume(trigger, app_id="acme")
+    assert not await triggers.resume(trigger)
+
+
+async def test_the_newest_notes_are_kept_and_all_are_counted(triggers: TriggerStore) -> None:
+    trigger = Trigger("Digest", HOURLY)
+    for number in range(MAX_NOTES + 3):
+        note = {"reason": "overlap", "at": NOW, "number": number}
+        await triggers.note(trigger, counts={"skipped.overlap": 1}, notes=[note], fired_at=None)
+    await triggers.note(trigger, counts={"accepted": 1}, notes=[], fired_at=NOW)
+
+    record = await triggers.find(trigger.id)
+    assert record is not None
+    assert record.counts == {"skipped.overlap": MAX_NOTES + 3, "accepted": 1}
+    assert [each["number"] for each in record.notes] == list(range(3, MAX_NOTES + 3))
+    assert record.last_fired_at == NOW
+
+
+async def test_one_that_was_removed_stays_removed_whatever_is_still_said_of_it(triggers: TriggerStore) -> None:
+    await triggers.create(made(HOOK))
+    assert not await triggers.remove(made(HOOK).id, expected=7)
+    assert await triggers.remove(made(HOOK).id)
+
+    await triggers.note(made(HOOK), counts={"accepted": 1}, notes=[], fired_at=NOW)
+    await triggers.pause(made(HOOK), PAUSE)
+
+    assert await triggers.find(made(HOOK).id) is None
+
+
+async def test_what_is_of_a_package_is_neither_edited_nor_removed(triggers: TriggerStore) -> None:
+    trigger = Trigger("Digest", HOURLY)
+    await triggers.pause(trigger, PAUSE)
+
+    assert not await triggers.remove(trigger.id)
+    assert not await triggers.replace(trigger, expected=0)
+    assert [each async for each in triggers.made_at_run_time()] == []
+
+
+async def test_a_page_goes_on_behind_the_last_id_and_stays_in_its_app(triggers: TriggerStore) -> None:
+    for number in range(5):
+        for app_id in ("acme", "globex"):
+            await triggers.create(made(HOURLY.model_copy(update={"name": f"t{number}"}), app_id))
+
+    first = [each.id async for each in triggers.made_at_run_time(app_id="acme", limit=2)]
+    rest = [each.id async for each in triggers.made_at_run_time(app_id="acme", after=first[-1])]
+
+    assert first + rest == [f"Digest/t{number}@acme" for number in range(5)]
+    assert [each async for each in triggers.made_at_run_time(kind="webhook")] == []

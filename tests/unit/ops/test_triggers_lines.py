@@ -1,0 +1,107 @@
+"""A trigger as lines for people: how it stands, what comes next, and why something started nothing."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from ops.cli.triggers.reasons import reason_in_words
+from ops.cli.triggers.show_lines import trigger_lines
+
+AT = datetime(2026, 3, 29, 1, tzinfo=UTC)
+PAUSE = {"at": AT, "by": "ada", "note": "moving", "reason": "operator"}
+TRIGGER: dict[str, Any] = {
+    "trigger_id": "Digest/nightly",
+    "workflow": "Digest",
+    "name": "nightly",
+    "type": "schedule",
+    "origin": "package",
+    "app_id": None,
+    "apps": ["acme"],
+    "apps_from": None,
+    "description": "",
+    "state": "active",
+    "inactive": None,
+    "paused": None,
+    "paused_apps": {},
+    "last_fired_at": None,
+    "next_at": None,
+    "counts": {},
+    "revision": 0,
+    "created_at": None,
+    "source": "/apps/acme/workflows/Digest/triggers/nightly",
+    "outlook": {},
+    "notes": [],
+}
+
+
+def lines(**changes: Any) -> list[str]:
+    return [text for _, text in trigger_lines({**TRIGGER, **changes})]
+
+
+def test_one_that_is_active_says_little() -> None:
+    assert lines() == [
+        "Digest/nightly  schedule for acme",
+        "active",
+        "  from         the package Digest",
+        "  source       /apps/acme/workflows/Digest/triggers/nightly",
+        "→ start a run by hand: unattended triggers fire Digest/nightly",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"state": "inactive", "inactive": "no apps", "apps": []}, ["inactive: no apps", "schedule for no app"]),
+        (
+            {"state": "paused", "paused": PAUSE},
+            ["paused by ada, 2026-03-29 01:00:00 UTC: moving", "resume Digest/night"],
+        ),
+        ({"state": "paused", "paused": PAUSE, "inactive": "no secret"}, ["and inactive: no secret"]),
+        ({"paused_apps": {"globex": {**PAUSE, "note": ""}}}, ["paused for globex by ada, 2026-03-29 01:00:00 UTC"]),
+        ({"apps": [f"a{n}" for n in range(12)]}, ["a9 and 2 more"]),
+        ({"apps": [], "apps_from": "event"}, ["for the apps of the event"]),
+        ({"counts": {"accepted": 2, "skipped.when": 1}}, ["so far       2 accepted, 1 skipped (when)"]),
+        ({"origin": "api", "created_at": AT, "revision": 3}, ["made         at run time, 2026-03-29 01:00:00 UTC"]),
+        ({"outlook": {"state": "suspended"}}, ["resume Digest/nightly --from now"]),
+        ({"outlook": {"warning": "no pre-images"}}, ["! no pre-images"]),
+        ({"outlook": {"late_s": 0, "rate": None}}, ["late by      0.0 s"]),
+        ({"outlook": {"fields": {"email": {"required": True}}}}, ["fields       email  required yes"]),
+        ({"description": "two\nlines\x1b[31m"}, ["  two\\nlines\\x1b[31m"]),
+    ],
+)
+def test_what_is_special_about_one_is_told(changes: dict[str, Any], said: list[str]) -> None:
+    text = "\n".join(lines(**changes))
+
+    for each in said:
+        assert each in text
+    assert "None" not in text
+
+
+def test_next_times_are_told_in_both_zones_where_these_differ() -> None:
+    utc = {"utc": AT, "local": "2026-03-29T01:00:00+00:00"}
+    berlin = {"utc": AT, "local": "2026-03-29T03:00:00+02:00"}
+
+    told = lines(outlook={"next": [utc, berlin], "nothing_next": "paused"})
+
+    assert "  next         2026-03-29 01:00:00 UTC" in told
+    assert "               2026-03-29 01:00:00 UTC  (2026-03-29 03:00:00+02:00)" in told
+    assert "  but idle     paused" in told
+
+
+@pytest.mark.parametrize(
+    ("note", "said"),
+    [
+        ({"reason": "overlap", "app_id": "acme", "nominal_at": AT}, "overlap: the run before it was not finished, app"),
+        (
+            {"reason": "late", "nominal_at": AT, "until": AT.replace(hour=5), "count": 4},
+            "of 2026-03-29 01:00:00 UTC, until 2026-03-29",
+        ),
+        ({"reason": "paused", "detail": "moving"}, "paused: the trigger was paused (moving)"),
+        ({"reason": "brand_new"}, "brand_new: brand new"),
+        ({}, "unknown"),
+    ],
+)
+def test_a_reason_is_told_with_what_it_was_about(note: dict[str, Any], said: str) -> None:
+    assert said in reason_in_words(note)
+    assert said in "\n".join(lines(notes=[note]))

@@ -1,0 +1,101 @@
+"""A known trigger: what a package declares or somebody made at run time, together with what its document says."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from pymongo.asynchronous.database import AsyncDatabase
+
+from triggers.control.errors import UnknownWorkflowError
+from triggers.register.precedence import serves
+from triggers.register.record import Pause, Record
+from triggers.register.store import TriggerStore
+from triggers.register.trigger import Origin, Trigger, declared_triggers, trigger_id
+from workers.control.errors import RefusedError
+from workers.settings import Settings
+from workflows.package.catalog import Catalog
+from workflows.package.models import Package
+
+
+class Ground(Protocol):
+    """What looking at triggers and changing them needs. A role's ground has it, and more."""
+
+    @property
+    def settings(self) -> Settings: ...
+    @property
+    def database(self) -> AsyncDatabase[dict[str, Any]]: ...
+    @property
+    def triggers(self) -> TriggerStore: ...
+    @property
+    def catalog(self) -> Catalog: ...
+
+
+@dataclass(frozen=True, slots=True)
+class ControlGround:
+    """For a command that starts no run, and so needs no broker."""
+
+    settings: Settings
+    database: AsyncDatabase[dict[str, Any]]
+    triggers: TriggerStore
+    catalog: Catalog
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """`trigger` is None for one that was written by another version and cannot be read by this one."""
+
+    workflow: str
+    name: str
+    type: str
+    app_id: str | None  # of one that was made at run time
+    trigger: Trigger | None
+    record: Record | None
+
+    @property
+    def id(self) -> str:
+        return trigger_id(self.workflow, self.name, app_id=self.app_id)
+
+    @property
+    def origin(self) -> Origin:
+        return "package" if self.app_id is None else "api"
+
+    @property
+    def apps(self) -> tuple[str, ...]:
+        if self.app_id is not None:
+            return (self.app_id,)
+        return () if self.trigger is None else self.trigger.apps
+
+    def serves(self, app_id: str) -> bool:
+        if self.app_id is not None:
+            return self.app_id == app_id
+        return self.trigger is not None and serves(self.trigger.spec, app_id)
+
+    def is_only_for(self, app_id: str) -> bool:
+        """What is said of it is said of this app alone."""
+        return self.apps == (app_id,)
+
+    def pause_of(self, app_id: str | None) -> Pause | None:
+        return None if self.record is None else self.record.pause_of(app_id)
+
+
+def declared(trigger: Trigger, record: Record | None = None) -> Known:
+    spec = trigger.spec
+    return Known(trigger.workflow, spec.name, spec.type, trigger.app_id, trigger, record)
+
+
+def made(record: Record) -> Known:
+    return Known(record.workflow, record.name, record.document["type"], record.app_id, record.trigger, record)
+
+
+def of_packages(packages: Mapping[str, Package]) -> Iterator[Known]:
+    return (declared(trigger) for trigger in declared_triggers(packages))
+
+
+def check_started(catalog: Catalog, workflow: str, *, viewer: str | None) -> None:
+    """Why a package is not started is for whoever operates it: an app learns that there is none."""
+    if workflow in catalog.packages():
+        return
+    why = None if viewer is not None else catalog.why_not_started(workflow)
+    if why is None:
+        raise UnknownWorkflowError(workflow)
+    raise RefusedError(why)
