@@ -5,9 +5,10 @@ BIN := $(VENV)/bin
 ARGS ?=
 # pytest looks at its session's time between tests only.
 AT_MOST := $(if $(shell command -v timeout),timeout --kill-after=15 900)
+CHAOS_OF_TRIGGERS := tests/chaos/test_schedulers.py tests/chaos/test_change_streams.py
 .DEFAULT_GOAL := help
 
-.PHONY: help demo up doctor test test-fast test-integration chaos check format coverage constraints clean
+.PHONY: help demo up doctor test test-fast test-integration chaos chaos-triggers check format coverage constraints clean
 
 help: ## Show this help
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -45,7 +46,10 @@ test-integration: $(VENV)/.installed-dev ## Tests on real Redis, MongoDB and Cel
 	@$(BIN)/pytest -q tests/integration tests/chaos tests/e2e $(ARGS)
 
 chaos: $(VENV)/.installed-dev ## The long storms: kills, pauses and outages at random, at most 15 minutes
-	@UNATTENDED_TEST_LONG=1 $(AT_MOST) $(BIN)/pytest -q --session-timeout=870 tests/chaos $(ARGS)
+	@UNATTENDED_TEST_LONG=1 $(AT_MOST) $(BIN)/pytest -q --session-timeout=870 tests/chaos $(CHAOS_OF_TRIGGERS:%=--ignore=%) $(ARGS)
+
+chaos-triggers: $(VENV)/.installed-dev ## The same for clocks and changes: 10,000 ticks, 100,000 events; at most 30 minutes
+	@UNATTENDED_TEST_LONG=1 $(BIN)/pytest -q --session-timeout=1800 $(CHAOS_OF_TRIGGERS) $(ARGS)
 
 check: $(VENV)/.installed-dev ## Lint, types and import rules
 	@$(BIN)/ruff format --check .
