@@ -178,7 +178,7 @@ class Keeper:
             # The server looks for the token's event through the filter, and with other triggers the filter
             # lets other events pass. From its time on, a few events come twice and none is missed.
             self._by_time = True
-            return 0
+            return AFTER_A_GAP_S
         self._by_time = False
         if not await self._store.suspend(self._stream, Gap(record.saved_at, None, "history_lost")):
             return AFTER_A_GAP_S

@@ -45,7 +45,7 @@ class LargeEvents:
             return None
         behind = Position(large["_id"], large["clusterTime"])
         with suppress(EventTooLargeError):
-            usual = await self._source.one(plan, position, large["_id"])
+            usual = await self._source.one(plan, large)
             if usual is None:
                 return None
             await intake.take([usual])
@@ -53,7 +53,7 @@ class LargeEvents:
         event = None
         if not plan.own_pipeline:  # a pipeline may look at what is left out
             with suppress(EventTooLargeError):
-                event = await self._source.one(plan, position, large["_id"], with_documents=False)
+                event = await self._source.one(plan, large, with_documents=False)
         if event is not None:
             await intake.take([event])
         happened = large["clusterTime"].as_datetime()

@@ -86,14 +86,14 @@ class Source:
             ) as stream:
                 return await _first(stream)
 
-    async def one(
-        self, plan: StreamPlan, position: Position, event_id: Any, *, with_documents: bool = True
-    ) -> Event | None:
+    async def one(self, plan: StreamPlan, named: Event, *, with_documents: bool = True) -> Event | None:
         """This event, whatever comes with it in a batch. Without documents it is by itself: what changed, and nothing
         that was looked up or kept beside it. None when it does not come; EventTooLargeError when it cannot."""
+        # By its time: the filter hides the event of a token from the server, which looks for it.
+        position = Position(None, named["clusterTime"])
         with named_errors(plan, position):
             async with await self._database.watch(
-                [*plan.stages, {"$match": {"_id": event_id}}],
+                [*plan.stages, {"$match": {"_id": named["_id"]}}],
                 full_document=plan.full_document if with_documents else None,
                 full_document_before_change=plan.pre_image if with_documents else None,
                 max_await_time_ms=MAX_AWAIT_MS,

@@ -34,11 +34,13 @@ async def make(
     check_started(ground.catalog, workflow, viewer=viewer)
     trigger = Trigger(workflow, checked_spec(given, app_id=app_id), _usable_app(app_id))
     _check_allowed(trigger, viewer)
+    first = _at_first(trigger, None)
+    _check_comes_yet(first)
     if in_front_of(ground.catalog.packages(), workflow, trigger.spec.name, app_id) is not None:
         raise RefusedError(f"the package {workflow} has a trigger {trigger.spec.name} for {app_id}; take another name")
     await _check_room(ground, viewer)
     try:
-        await ground.triggers.create(trigger, more=_at_first(trigger, None))
+        await ground.triggers.create(trigger, more=first)
     except TriggerExistsError:
         raise RefusedError(f"there is a trigger {trigger.id} already; edit it, or take another name") from None
     log.info("trigger_made", extra={"trigger": trigger.id, "type": trigger.spec.type, "by": by})
@@ -130,6 +132,12 @@ def _check_same(known: Known, spec: TriggerSpec) -> None:
     }
     if problems:
         raise UnfitTriggerError(problems)
+
+
+def _check_comes_yet(first: Mapping[str, Any]) -> None:
+    """An edit may end a schedule; one that has ended before it begins is a slip of the pen."""
+    if "ended_at" in first.get("schedule", {}):
+        raise UnfitTriggerError({"": "all its times have passed, so it would start nothing; choose a time to come"})
 
 
 async def _check_room(ground: Ground, viewer: str | None) -> None:

@@ -120,7 +120,8 @@ class TriggerStore:
         names = ["paused", "paused_apps"] if app_id is None else [f"paused_apps.{app_field(app_id)}"]
         resumed = "resumed_at" if app_id is None else f"resumed_apps.{app_field(app_id)}"
         was_paused = {"_id": trigger.id, "$or": [{name: {"$nin": [None, {}]}} for name in names]}
-        change: list[Mapping[str, Any]] = [{"$unset": names}, {"$set": {resumed: "$$NOW"}}]  # not by the clock of whoever resumes it
+        # By the store's clock: that of whoever resumes it may be off.
+        change: list[Mapping[str, Any]] = [{"$unset": names}, {"$set": {resumed: "$$NOW"}}]
         return (await self.triggers.update_one(was_paused, change)).matched_count == 1
 
     async def note(

@@ -26,6 +26,13 @@ _LABELS = {
     "late_s": "late by",
 }
 
+# Of the entry as it is written: in the first lines, or among what comes next.
+_TOLD_ELSEWHERE = frozenset(
+    {
+        *("name", "type", "description", "apps", "app_id", "cron", "every", "at", "timezone"),
+        *("inputs", "verify", "accept", "rate", "dedupe", "title"),
+    }
+)
 _STATES = {"active": GOOD, "paused": WARN, "inactive": BAD}
 
 
@@ -80,6 +87,9 @@ def _facts(trigger: Shown) -> Iterator[tuple[str, str]]:
     if counts:
         yield "so far", ", ".join(f"{count} {_counted(name, count)}" for name, count in sorted(counts.items()))
     yield "source", trigger["source"]
+    for name, value in (trigger.get("spec") or {}).items():
+        if name not in _TOLD_ELSEWHERE and value not in (None, [], {}):
+            yield name.replace("_", " "), shown(value)
 
 
 def _counted(name: str, count: int) -> str:

@@ -105,3 +105,13 @@ def test_next_times_are_told_in_both_zones_where_these_differ() -> None:
 def test_a_reason_is_told_with_what_it_was_about(note: dict[str, Any], said: str) -> None:
     assert said in reason_in_words(note)
     assert said in "\n".join(lines(notes=[note]))
+
+
+def test_what_it_waits_for_is_told_as_it_is_written() -> None:
+    spec = {"name": "nightly", "type": "schedule", "every": "1h", "overlap": "buffer_one", "misfire": {"policy": "all"}}
+
+    said = "\n".join(lines(spec=spec))
+
+    assert "overlap      buffer_one" in said
+    assert "misfire" in said
+    assert "every " not in said
