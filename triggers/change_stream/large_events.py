@@ -41,7 +41,7 @@ class LargeEvents:
             large = await self._source.next_without_content(plan, position)
         except EventTooLargeError:
             raise StreamRefusedError(_BEYOND_ALL) from None
-        if large is None:
+        if large is None or large["operationType"] == "invalidate":
             return None
         behind = Position(large["_id"], large["clusterTime"])
         with suppress(EventTooLargeError):

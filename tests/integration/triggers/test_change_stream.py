@@ -10,6 +10,8 @@ from pymongo.errors import AutoReconnect
 
 from tests.integration.triggers.stream_bench import Bench
 from tests.integration.triggers.waiting import until
+from triggers.change_stream.source import Source
+from triggers.change_stream.store import Gap, Position, StreamStore
 from workers.store.run import Accepted, RunRequest
 from workers.store.run_store import RunStore
 from workers.store.storable import NotStorableError
@@ -297,6 +299,19 @@ async def test_a_lost_position_goes_on_from_now_when_every_trigger_says_so_and_t
     gaps = (await bench.stream())["gaps"]
     assert len(gaps) == 1
     assert gaps[0]["from"] < gaps[0]["to"]
+
+
+async def test_the_moment_a_lost_position_goes_on_from_is_kept(bench: Bench) -> None:
+    """A watcher that dies right then must not make the gap longer than it was told."""
+    streams = StreamStore(bench.store.database, owner="me", lease_s=60)
+    await streams.acquire("shop")
+    await streams.suspend("shop", Gap(None, None, "history_lost"))
+    now = await Source(bench.store.database.client, "shop").now()
+    await streams.resume_from_now("shop", now)
+
+    record = await streams.mine("shop")
+    assert record is not None
+    assert record.position == Position(None, now)
 
 
 async def test_triggers_on_our_own_collections_or_without_an_app_are_refused_and_said_once(

@@ -218,7 +218,12 @@ async def test_a_paused_trigger_and_a_mapping_that_fails_are_noted(chains: Chain
     assert chains.bench.metric("stream_events_skipped_total", trigger="Orders/maps", reason="unmappable") == 2
 
 
-async def test_a_run_that_was_removed_before_its_end_was_seen_is_noted(chains: Chains) -> None:
+async def test_a_run_that_was_removed_before_its_end_was_seen_is_noted_and_named_to_no_other_app(
+    chains: Chains,
+) -> None:
+    made = RunFinishedSpec.model_validate({"name": "made", "workflow": "Digest"})
+    others = Trigger("Orders", made, app_id="initech")
+    await chains.bench.triggers.create(others)
     async with chains.bench.watching(chains.stream):
         pass
     gone = await chains.ended()
@@ -228,6 +233,9 @@ async def test_a_run_that_was_removed_before_its_end_was_seen_is_noted(chains: C
         notes = await chains.bench.skipped("gone", 1, trigger=chains.trigger)
 
     assert gone in notes[0]["event_id"]
+    (told,) = (await chains.bench.record(others)).notes
+    assert told["reason"] == "gone"
+    assert gone not in str(told)
 
 
 async def test_the_end_of_a_run_of_many_megabytes_is_followed(chains: Chains) -> None:
