@@ -131,18 +131,17 @@ async def test_three_watchers_that_are_killed_all_the_time_make_one_run_of_each_
     async with watchers(stage, 3) as members:
         changing = asyncio.create_task(change(stage, EVENTS, DOCUMENTS, seed=6))
         chance, kills, owners = random.Random(7), 0, set[str]()
-        while not changing.done():
+        # A quick machine has written all of it before the second owner comes: what is left to read is enough.
+        while not changing.done() or kills < 2 or len(owners) < 2:
             await asyncio.sleep(chance.uniform(0.3, 1.5))
-            owner = str(((await stream_of(stage)).get("lease") or {}).get("owner"))
-            owners.add(owner)
+            owner = str(((await stream_of(stage)).get("lease") or {}).get("owner") or "")
+            owners |= {owner} if owner else set()
             # The owner, as far as it is known: the others have nothing to lose.
             named = [each for each in members if each.pid is not None and f":{each.pid}:" in owner]
             kills += chance.choice(named or members).send(signal.SIGKILL)
         await each_change_has_one_run(stage, await changing)
 
     told("change streams", events=EVENTS, kills=kills, owners=len(owners))
-    assert kills >= 2
-    assert len(owners) >= 2
     assert (await stream_of(stage))["gaps"] == []
 
 

@@ -1,6 +1,5 @@
 """The routes of runs: start one, find them, look at one, and change it, as the commands of `unattended runs` do."""
 
-from collections.abc import Mapping
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Path, Response
@@ -58,6 +57,7 @@ def run_routes(ground: TriggerGround) -> APIRouter:
     _add_reading(router, ground)
     _add_making(router, ground)
     _add_changing(router, ground)
+    _add_answering(router, ground)
     return router
 
 
@@ -119,7 +119,7 @@ def _add_making(router: APIRouter, ground: TriggerGround) -> None:
 
 def _add_changing(router: APIRouter, ground: TriggerGround) -> None:
     store, wake = ground.store, ground.wakeups
-    common: Mapping[int | str, dict[str, Any]] = answers(403, 404, 409)
+    common = answers(403, 404, 409)
 
     @router.post(
         "/runs/{run_id}/cancel",
@@ -146,12 +146,16 @@ def _add_changing(router: APIRouter, ground: TriggerGround) -> None:
         done = await replay(store, wake, run_id, by=caller.name, app_id=caller.scope, again=again)
         return json_answer(done.as_json(), 200, {"location": f"/v1/runs/{done.new_run_id}"})
 
+
+def _add_answering(router: APIRouter, ground: TriggerGround) -> None:
+    store, wake = ground.store, ground.wakeups
+
     @router.post(
         "/runs/{run_id}/answer",
         response_model=AnsweredRun,
         summary="Answer a run",
         operation_id="answer_run",
-        responses=dict(common),
+        responses=answers(403, 404, 409),
     )
     async def answer_run(caller: Writer, run_id: RunId, given: RunAnswer) -> Response:
         """What a person says to a run that waits for one (`needs_human`), which then goes on where it stands."""

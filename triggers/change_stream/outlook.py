@@ -24,9 +24,10 @@ async def stream_outlook(stream: str, database: AsyncDatabase[Document]) -> Mapp
     # Written by whoever reads it last; nobody takes it away when nobody reads any more.
     until = lease.get("until")
     held = until is not None and until > datetime.now(UTC)
+    state = found.get("state", RUNNING)
     said: dict[str, Any] = {
         "stream": stream,
-        "state": found.get("state", RUNNING),
+        "state": "refused" if refused and state == RUNNING else state,
         "owner": lease.get("owner") if held else None,
         "position_saved_at": found.get("token_saved_at"),
         "newest_event_at": _time_of(found),

@@ -156,6 +156,8 @@ def next_steps(trigger: Shown) -> Iterator[str]:
     name, command = trigger["trigger_id"], "unattended triggers"
     if trigger["state"] == "paused":
         yield f"let it start runs again: {command} resume {name}"
+    elif trigger["outlook"].get("state") == "refused":
+        yield "MongoDB refuses its pipeline: correct it, and the stream goes on by itself"
     elif trigger["outlook"].get("state") == "suspended":
         yield f"say from where its stream goes on: {command} resume {name} --from now"
     elif trigger["state"] == "active":

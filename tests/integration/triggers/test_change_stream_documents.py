@@ -6,6 +6,7 @@ from bson.datetime_ms import DatetimeMS
 
 from tests.integration.triggers.stream_bench import Bench
 from tests.integration.triggers.waiting import until
+from triggers.change_stream.kind import KIND
 
 pytestmark = pytest.mark.integration
 
@@ -142,6 +143,8 @@ async def test_a_pipeline_that_the_server_refuses_stops_its_own_trigger_alone(be
         await bench.saw(1)
         await bench.shows("stream_state", 3, stream=wrong)
         assert "$and" in (await bench.stream(wrong))["refused"]["words"]
+        told = await KIND.outlook(bench.trigger, None, bench.store.database, bench.settings)
+        assert (told["stream"], told["state"]) == (wrong, "refused")
 
         bench.declare({"name": "wrong", "pipeline": [{"$match": {"fullDocument.n": 2}}]}, {})
         await bench.shows("stream_state", 1, stream=wrong)
