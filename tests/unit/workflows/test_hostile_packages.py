@@ -29,9 +29,9 @@ def package(folder: Path, **files: Any) -> Path:
 
 
 def inspected(folder: Path) -> Inspection:
-    began = time.perf_counter()
+    began = time.process_time()  # of this process alone: others may want the cores as well
     inspection = inspect_package(folder)
-    assert time.perf_counter() - began < SECONDS
+    assert time.process_time() - began < SECONDS
     return inspection
 
 

@@ -147,7 +147,7 @@ async def test_no_more_are_replaced_than_the_pool_has(monkeypatch: pytest.Monkey
 
     for _ in range(2):
         with pytest.raises(TimeoutError):
-            await run(pool, release.acquire, 0.005)
+            await run(pool, release.acquire, 0.5)  # longer than a new thread takes to begin
     with pytest.raises(NoThreadFreeError):
         await run(pool, lambda: 1, 0.005)
 
