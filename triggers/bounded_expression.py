@@ -11,6 +11,8 @@ from jmespath.functions import Functions
 from jmespath.visitor import Options, TreeInterpreter
 from typing_extensions import override
 
+from triggers.quick_expression import whole
+
 FREE_STEPS = 20_000  # for any event: some milliseconds, as a schedule may fire every second
 STEPS_FOR_EACH_VALUE = 50  # that the event holds: several projections go through all of it
 MOST_STEPS = 1_000_000  # half a second
@@ -42,13 +44,13 @@ class Effort:
 
     def go_on(self) -> None:
         event, self._event = self._event, None
-        self.left += min(_weight(event) * STEPS_FOR_EACH_VALUE, MOST_STEPS) if event is not None else 0
+        self.left += min(_weight(whole(event)) * STEPS_FOR_EACH_VALUE, MOST_STEPS) if event is not None else 0
         if self.left < 0:
             raise TooMuchWorkError
 
     def weigh(self, value: Any) -> None:
         """With all that is in it, and as often as it is in it: whatever goes through it later does so too."""
-        self.spend(_weight(value))
+        self.spend(1 if value is None or isinstance(value, int | float) else _weight(value))
 
 
 def _weight(value: Any) -> int:

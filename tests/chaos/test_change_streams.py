@@ -28,7 +28,7 @@ pytestmark = [pytest.mark.chaos, pytest.mark.timeout(length(short=180, long=900)
 EVENTS = length(short=1_500, long=100_000)
 DOCUMENTS = length(short=400, long=2_000)
 ELECTION_EVENTS = length(short=300, long=3_000)
-WRITERS = 20
+WRITERS = length(short=20, long=100)
 PATIENCE_S = length(short=90, long=600)
 
 Document = dict[str, Any]

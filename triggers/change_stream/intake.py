@@ -78,7 +78,7 @@ class ChangeIntake:
 
     def _lacks_image(self, watch: Watch, change: Change) -> bool:
         """`required` is looked at here: the server would end the stream for all at the first event without it."""
-        event, spec = change.data, watch.spec
+        event, spec = change.event, watch.spec
         if event["operationType"] == "insert" or "required" not in (spec.pre_image, spec.full_document):
             return False
         has_document = event["operationType"] == "delete" or event.get("fullDocument") is not None
@@ -104,7 +104,7 @@ class ChangeIntake:
         detail = f"this document has started more than {limit.max} runs in {per_s:g} s; the workflow may write to it"
         self._starting.skipped(watch.trigger, "loop_guard", event_id=change.id, detail=detail)
         if verdict is Verdict.LOOP:
-            place = {"collection": change.data["ns"]["coll"], "max": limit.max, "per_s": per_s}
+            place = {"collection": change.event["ns"]["coll"], "max": limit.max, "per_s": per_s}
             log.warning("loop_stopped", extra={"trigger": watch.id, **place})
         return True
 

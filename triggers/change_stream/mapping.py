@@ -4,29 +4,28 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from functools import lru_cache
 from typing import Any
-from urllib.parse import quote
 
 from bson.objectid import ObjectId
 
-from triggers.change_stream.plain import plain
+from triggers.change_stream.plain import PlainEvent
 from triggers.change_stream.watches import Watch
 from triggers.happening import Happening, run_request, selected_app
-from workers.store.run import RunRequest
+from workers.store.run import RunRequest, quoted
 
 LONGEST_KEY = 300
 
 
 class Change:
-    """An event as triggers see it: `data` is plain JSON."""
+    """An event as triggers see it: `data` is plain JSON for whom asks."""
 
-    __slots__ = ("data", "document", "happened", "id")
+    __slots__ = ("data", "document", "event", "happened", "id")
 
     def __init__(self, event: Mapping[str, Any], happened: datetime) -> None:
         self.id: str = event["_id"]["_data"]
         self.happened = happened
-        self.data: Mapping[str, Any] = plain(event)
+        self.event = event
+        self.data = PlainEvent(event)
         self.document = _document_key(event)
 
 
@@ -47,12 +46,12 @@ def order_key(watch: Watch, app_id: str, change: Change) -> str | None:
     if watch.spec.ordering == "none":
         return None
     if watch.spec.ordering == "strict":
-        return _bounded(f"{watch.id}/{_quoted(app_id)}")
+        return _bounded(f"{watch.id}/{quoted(app_id)}")
     return debounce_key(watch, app_id, change)
 
 
 def debounce_key(watch: Watch, app_id: str, change: Change) -> str:
-    return _bounded(f"{watch.id}/{_quoted(app_id)}/{change.document}")
+    return _bounded(f"{watch.id}/{quoted(app_id)}/{change.document}")
 
 
 def _document_key(event: Mapping[str, Any]) -> str:
@@ -61,11 +60,6 @@ def _document_key(event: Mapping[str, Any]) -> str:
     id_ = key["_id"] if isinstance(key, dict) and key.keys() == {"_id"} else key
     said = str(id_) if type(id_) is ObjectId else json.dumps(id_) if type(id_) is str else repr(id_)
     return f"{event['ns'].get('coll', '')}/{said}"
-
-
-@lru_cache(1024)
-def _quoted(app_id: str) -> str:
-    return quote(app_id, safe="")
 
 
 def _bounded(key: str) -> str:

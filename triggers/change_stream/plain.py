@@ -6,7 +6,7 @@ Object ids, dates, decimals and UUIDs become text, bytes base64. What JSON has n
 
 import base64
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
@@ -24,12 +24,38 @@ from bson.regex import Regex
 from bson.timestamp import Timestamp
 from bson.tz_util import utc
 
+from triggers.quick_expression import LazyEvent
+
 _UUID_SUBTYPES = (3, 4)
 _AS_IT_IS: frozenset[type] = frozenset({str, int, bool, type(None)})  # most of what there is
 
 
 def plain(value: Any) -> Any:
     return _PLAIN.get(type(value), str)(value)
+
+
+class PlainEvent(LazyEvent):
+    """Plain JSON of what is asked for: with it `when` costs an event that it does not hold for next to nothing."""
+
+    __slots__ = ("_event", "_plain")
+
+    def __init__(self, event: Mapping[str, Any]) -> None:
+        self._event = event
+        self._plain: Mapping[str, Any] | None = None
+
+    def at(self, path: Sequence[str]) -> Any:
+        value: Any = self._event
+        for name in path:
+            value = value if type(value) is dict else plain(value)  # some kinds of value have parts once they are plain
+            if type(value) is not dict:
+                return None
+            value = value.get(name)
+        return plain(value)
+
+    def whole(self) -> Mapping[str, Any]:
+        if self._plain is None:
+            self._plain = _mapping(self._event)
+        return self._plain
 
 
 def _same(value: Any) -> Any:

@@ -118,8 +118,11 @@ class Source:
 
 async def next_event(stream: Stream, plan: StreamPlan, position: Position) -> Event | None:
     """None when there was none for a moment."""
-    with named_errors(plan, position):
+    try:
         return await stream.try_next()
+    except OperationFailure:
+        with named_errors(plan, position):
+            raise
 
 
 async def _first(stream: Stream) -> Event | None:

@@ -67,7 +67,10 @@ def as_held(run: Document) -> Document:
 
 
 def _unplaced(run: Document) -> Document:
-    return {name: value for name, value in run.items() if name not in {"order_head", "held_by"}} | {"hold": None}
+    unplaced = {**run, "hold": None}
+    unplaced.pop("order_head", None)
+    unplaced.pop("held_by", None)
+    return unplaced
 
 
 def turn_is_taken(error: DuplicateKeyError) -> bool:

@@ -4,9 +4,8 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from operator import attrgetter
 from typing import Any
-from urllib.parse import quote
 
-from workers.store.run import RunRequest, RunState, TriggerEvent, new_run_id
+from workers.store.run import RunRequest, RunState, TriggerEvent, new_run_id, quoted
 from workers.store.storable import NotStorableError, check_storable
 from workflows.outcome import OutcomeKind
 from workflows.package.priority import LEAST_URGENT, MOST_URGENT
@@ -96,7 +95,7 @@ def _place_in_order(request: RunRequest, key: str, run_id: str) -> Document:
 
 def key_of_app(app_id: str, key: str) -> str:
     """No app's key is another one's."""
-    return f"{quote(app_id, safe='')}/{key}"
+    return f"{quoted(app_id)}/{key}"
 
 
 def _not_yet() -> Document:
