@@ -1,6 +1,6 @@
-"""Unmet needs: secrets and hosts that a package names and this machine does not give. Never the secrets themselves."""
+"""Unmet needs: secrets, hosts and workflows that a package names and this machine does not have. Never the secrets."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 from workers.settings import Settings
 from workflows.context.external.urls import HOSTS_SETTING, external_url
 from workflows.context.missing import NoValueError
+from workflows.package.awaited import unknown_awaited
 from workflows.package.findings import Finding
 from workflows.package.loader import Inspection
 from workflows.package.models import Package
@@ -17,11 +18,17 @@ from workflows.package.trigger_specs.webhook import WebhookSpec
 MAX_SECRET_BYTES = 64 * 1024
 
 
-def with_unmet_needs(inspection: Inspection, settings: Settings) -> Inspection:
-    """A trigger whose secret is missing is inactive; its package is not refused."""
-    if inspection.package is None:
+def with_unmet_needs(
+    inspection: Inspection, settings: Settings, *, workflows: Collection[str] | None = None
+) -> Inspection:
+    """A trigger whose secret is missing is inactive; its package is not refused. `workflows`: all that are here, where
+    that is known."""
+    package = inspection.package
+    if package is None:
         return inspection
-    unmet = (*_missing_secrets(inspection.package, settings), *hosts_not_allowed(inspection.package, settings))
+    unmet = [*_missing_secrets(package, settings), *hosts_not_allowed(package, settings)]
+    if workflows is not None:
+        unmet += unknown_awaited(package, workflows)
     return replace(inspection, findings=(*inspection.findings, *unmet)) if unmet else inspection
 
 

@@ -4,6 +4,7 @@ Most triggers have no others, and the library's walk through its tree costs ten 
 more than its own length, so nothing has to be counted.
 """
 
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -13,6 +14,7 @@ Quick = Callable[[Any], Any]
 
 _SCALARS = (str, int, float, bool, type(None))
 _COMPARE: Mapping[str, Callable[[Any, Any], Any]] = TreeInterpreter.COMPARATOR_FUNC
+_OF_TEXT: Mapping[str, Callable[[Any, Any], Any]] = {"eq": operator.eq, "ne": operator.ne}
 
 
 class LazyEvent:
@@ -83,6 +85,9 @@ def _comparison(node: Mapping[str, Any]) -> Quick | None:
         return None
     compare = _COMPARE[name]
     if name in ("eq", "ne"):
+        # With numbers the library tells `true` from 1; of text it says what Python says, and takes longer.
+        is_of_text = any(_is_constant(child) and isinstance(child["value"], str) for child in node["children"])
+        compare = _OF_TEXT[name] if is_of_text else compare
         return lambda event: compare(left(event), right(event))
     return lambda event: _ordered(compare, left(event), right(event))
 

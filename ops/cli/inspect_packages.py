@@ -5,6 +5,7 @@ from typing import Any
 
 import click
 
+from ops.cli.deferred import Deferred
 from ops.cli.output import json_option, print_json, print_table
 from ops.cli.verdicts import as_data, encodable, print_verdict
 from ops.unmet_needs import with_unmet_needs
@@ -19,6 +20,11 @@ _NOT_STARTED = "not started in this state; running processes keep the last good 
 @click.group()
 def packages() -> None:
     """What can run."""
+
+
+packages.add_command(
+    Deferred("schema", "ops.cli.schemas:export_schema", "The JSON Schema of a package file, or of all of them.")
+)
 
 
 @packages.command("list")
@@ -70,7 +76,9 @@ def _inspections() -> list[tuple[Inspection, Package | None]]:
     settings = load_settings()
     catalog = Catalog(package_directories(settings.packages))
     by_folder = {package.folder: package for package in catalog.packages().values()}
-    return [(with_unmet_needs(each, settings), by_folder.get(each.folder)) for each in catalog.inspections()]
+    found = catalog.inspections()
+    names = {each.name for each in found}
+    return [(with_unmet_needs(each, settings, workflows=names), by_folder.get(each.folder)) for each in found]
 
 
 def _show(as_json: bool, title: str, rows: Sequence[dict[str, Any]]) -> None:

@@ -8,7 +8,6 @@ import click
 
 from ops.cli.output import json_option, moment, print_json, print_table
 from ops.cli.session import with_database
-from workflows.package.trigger_specs.values import parse_duration
 
 if TYPE_CHECKING:
     from triggers.api_keys import ApiKey
@@ -41,6 +40,8 @@ def _rate(text: str) -> Any:
 
 
 def _end(text: str) -> datetime:
+    from workflows.package.trigger_specs.values import parse_duration
+
     lifetime = parse_duration(text)
     if not lifetime:
         raise ValueError("write a time that is longer than nothing, such as 90d")

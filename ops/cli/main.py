@@ -4,26 +4,9 @@ import sys
 from typing import Any
 
 import click
-from pymongo.errors import ConfigurationError, OperationFailure, PyMongoError
 
-from ops.cli.inspect_packages import packages
-from ops.cli.keys import keys
-from ops.cli.look import usage
-from ops.cli.machine import demo, doctor, up
-from ops.cli.manage import enqueue
-from ops.cli.roles import ROLE_COMMANDS
-from ops.cli.run import run_locally
-from ops.cli.runs.group import runs
-from ops.cli.schemas import export_schema
-from ops.cli.triggers.group import triggers
-from ops.cli.validate import validate
-from ops.embedded.errors import EmbeddedError
-from workers.services import NothingRunning
-from workers.settings import SettingsError
-from workflows.models_file import ModelsFileError
-from workflows.package.findings import PackageError
+from ops.cli.deferred import Deferred
 
-SAID_NO = 1
 WRONG_USE = 2
 INTERRUPTED = 130
 
@@ -41,22 +24,45 @@ def cli() -> None:
     """
 
 
-for command in (
-    demo,
-    up,
-    doctor,
-    validate,
-    run_locally,
-    enqueue,
-    runs,
-    triggers,
-    usage,
-    packages,
-    keys,
-    *ROLE_COMMANDS,
+for name, place, first_words in (
+    (
+        "demo",
+        "ops.cli.machine:demo",
+        "Everything on this machine: a schedule, a MongoDB change, a webhook and a form start runs; then the bill.",
+    ),
+    ("up", "ops.cli.machine:up", "Servers and all roles on this machine, until Ctrl-C."),
+    (
+        "doctor",
+        "ops.cli.machine:doctor",
+        "Checks settings, Redis, MongoDB, packages, models and ports; says what to do about each problem.",
+    ),
+    (
+        "validate",
+        "ops.cli.validate:validate",
+        "Checks packages: each is ready, has findings, or is refused, with reasons.",
+    ),
+    (
+        "run",
+        "ops.cli.run:run_locally",
+        "Runs WORKFLOW in this process, without any service: no database is read or written.",
+    ),
+    ("enqueue", "ops.cli.manage:enqueue", "Starts one run of WORKFLOW by hand, on the workers."),
+    ("runs", "ops.cli.runs.group:runs", "What ran, what runs, and what came of it."),
+    ("triggers", "ops.cli.triggers.group:triggers", "Why things run."),
+    ("usage", "ops.cli.look:usage", "Tokens and USD, summed from the ledger."),
+    ("packages", "ops.cli.inspect_packages:packages", "What can run."),
+    ("keys", "ops.cli.keys:keys", "API keys for /v1."),
+    ("worker", "ops.cli.roles:worker", "Works on runs: claims them, holds the chats, records what they cost."),
+    (
+        "scheduler",
+        "ops.cli.roles:scheduler",
+        "Fires schedules and reconciles: lost wake-ups, dead workers' runs.",
+    ),
+    ("watcher", "ops.cli.roles:watcher", "Turns MongoDB changes into runs."),
+    ("gateway", "ops.cli.roles:gateway", "Answers webhooks, forms and the API over HTTP."),
+    ("exporter", "ops.cli.roles:exporter", "Shows runs, queues and usage of the whole cluster to Prometheus."),
 ):
-    cli.add_command(command)
-packages.add_command(export_schema)
+    cli.add_command(Deferred(name, place, first_words))
 
 
 def run() -> None:
@@ -68,23 +74,13 @@ def run() -> None:
         sys.exit(WRONG_USE)
     except (click.Abort, KeyboardInterrupt):
         sys.exit(INTERRUPTED)
-    except (SettingsError, ModelsFileError, EmbeddedError, PackageError, PyMongoError) as error:
-        message, code = explain(error)
+    except Exception as error:
+        from ops.cli.explained import explained  # it knows errors of libraries that most commands do not need
+
+        said = explained(error)
+        if said is None:
+            raise
+        message, code = said
         click.echo(f"unattended: {message}", err=True)
         sys.exit(code)
     sys.exit(code if isinstance(code, int) else 0)
-
-
-def explain(error: Exception) -> tuple[str, int]:
-    """One line for the user, and whether the world said no or the command was wrong."""
-    if isinstance(error, NothingRunning | EmbeddedError):
-        return str(error), SAID_NO
-    if isinstance(error, PackageError):
-        return str(error.finding), SAID_NO
-    if isinstance(error, ConfigurationError):
-        return f"UNATTENDED_MONGODB_URL cannot be used: {error}", WRONG_USE
-    if isinstance(error, PyMongoError):
-        said = str(error).partition(", full error:")[0].partition(", Topology Description:")[0][:200].rstrip(".")
-        how = "refuses" if isinstance(error, OperationFailure) else "does not answer"
-        return f"MongoDB {how}: {said}; run `unattended doctor`", SAID_NO
-    return str(error), WRONG_USE

@@ -4,14 +4,14 @@ import json
 import sys
 from collections.abc import Iterable, Sequence
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from ops.cli.verdicts import printable
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON and nothing else on stdout.")
 
@@ -38,6 +38,9 @@ def print_table(
         for line in [list(columns), *lines]:
             click.echo("\t".join(line))
         return
+    from rich.table import Table
+    from rich.text import Text
+
     table = Table(title=title, title_justify="left", header_style="bold", box=None, padding=(0, 2, 0, 0))
     for index, column in enumerate(columns):
         numeric = all(_is_number(line[index]) for line in lines) and bool(lines)
@@ -48,8 +51,10 @@ def print_table(
     plain_or_coloured().print(table)
 
 
-def plain_or_coloured(**options: Any) -> Console:
+def plain_or_coloured(**options: Any) -> "Console":
     """In colours on a terminal; plain when piped or when NO_COLOR says so."""
+    from rich.console import Console
+
     usual = Console(**options)
     if usual.no_color or not usual.is_terminal:
         return Console(color_system=None, **options)

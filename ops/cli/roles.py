@@ -1,7 +1,6 @@
 """The five roles as commands; each imports what it needs when it starts, and no more."""
 
 import asyncio
-from collections.abc import Callable
 from typing import Any
 
 import click
@@ -75,13 +74,3 @@ def exporter(**flags: Any) -> None:
     from ops.exporter.serve import serve
 
     asyncio.run(serve(_settings("exporter", redis=False, **flags)))
-
-
-ROLES: dict[str, Callable[..., Any]] = {
-    "worker": worker,
-    "scheduler": scheduler,
-    "watcher": watcher,
-    "gateway": gateway,
-    "exporter": exporter,
-}
-ROLE_COMMANDS: tuple[click.Command, ...] = (worker, scheduler, watcher, gateway, exporter)

@@ -3,18 +3,18 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from typing import Any, TypeVar
-
-from pymongo.asynchronous.database import AsyncDatabase
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from workers.logs import configure_logging
 from workers.services import with_services
 from workers.settings import Settings, load_settings
-from workers.store.run_store import connect
+
+if TYPE_CHECKING:
+    from pymongo.asynchronous.database import AsyncDatabase
 
 T = TypeVar("T")
 
-Work = Callable[[AsyncDatabase[dict[str, Any]], Settings], Awaitable[T]]
+Work = Callable[["AsyncDatabase[dict[str, Any]]", Settings], Awaitable[T]]
 
 
 def with_database(work: Work[T], *, redis: bool = False) -> T:
@@ -22,6 +22,8 @@ def with_database(work: Work[T], *, redis: bool = False) -> T:
     if redis:  # else a warning that a wake-up could not be sent would come without its reason
         configure_logging(role="cli", log_format="console", log_level="warning")
         logging.getLogger("workflows").setLevel(logging.CRITICAL)  # of packages the command itself says what matters
+
+    from workers.store.run_store import connect
 
     async def run() -> T:
         database = connect(settings.mongodb_url or "", database=settings.database)

@@ -3,10 +3,12 @@
 import json
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ops.cli.verdicts import printable
-from ops.one_run.report import TurnReport
+
+if TYPE_CHECKING:
+    from ops.one_run.report import TurnReport
 
 MAX_VALUE = 200
 GOOD, BAD, DIM = "green", "red", "dim"
@@ -15,7 +17,7 @@ _PLACE = re.compile(r'^ *File "(.+)", line (\d+), in (.+)$', re.MULTILINE)
 Line = tuple[str, str]  # style and text
 
 
-def turn_lines(number: int, turn: TurnReport) -> Iterable[Line]:
+def turn_lines(number: int, turn: "TurnReport") -> Iterable[Line]:
     tokens = f"{turn.tokens.get('input', 0)} tokens in, {turn.tokens.get('output', 0)} out"
     head = f"{number}. {printable(turn.agent)} → {printable(turn.handoff or 'end')}"
     yield "bold", f"{head}  ({tokens}, {turn.duration_s:.2f} s)"

@@ -36,10 +36,14 @@ def validate(paths: tuple[Path, ...], as_json: bool, production: bool) -> None:
 
 
 def _inspected(paths: Sequence[Path], settings: Settings, *, production: bool) -> list[tuple[Path, Inspection]]:
+    folders = _folders(paths or package_directories(settings.packages), given=bool(paths))
+    inspected = {path: inspect_package(path, production=production) for path in folders}
+    alone = len(inspected) == 1 and inspected.keys() <= set(paths)  # then nobody says what else there is
+    names = None if alone else {each.name for each in inspected.values()}
     found: list[tuple[Path, Inspection]] = []
     holders: dict[str, Path] = {}
-    for path in _folders(paths or package_directories(settings.packages), given=bool(paths)):
-        inspection = with_unmet_needs(inspect_package(path, production=production), settings)
+    for path, each in inspected.items():
+        inspection = with_unmet_needs(each, settings, workflows=names)
         if inspection.package is not None:
             holder = holders.setdefault(inspection.name, path)
             if holder != path:

@@ -4,18 +4,18 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from workflows.package.findings import Finding
-from workflows.package.loader import Inspection
-from workflows.package.raw.lines import with_lines
+if TYPE_CHECKING:
+    from workflows.package.findings import Finding
+    from workflows.package.loader import Inspection
 
 _COLOURS = {"refused": "red", "findings": "yellow", "ready": "green", "error": "red", "warning": "yellow"}
 
 
-def as_data(inspection: Inspection, path: Path) -> dict[str, Any]:
+def as_data(inspection: "Inspection", path: Path) -> dict[str, Any]:
     return {
         "name": encodable(inspection.name),
         "path": encodable(str(path)),
@@ -25,7 +25,7 @@ def as_data(inspection: Inspection, path: Path) -> dict[str, Any]:
     }
 
 
-def finding_as_data(finding: Finding) -> dict[str, str]:
+def finding_as_data(finding: "Finding") -> dict[str, str]:
     words = (finding.level, finding.code, finding.file, finding.path, finding.message)
     return dict(zip(("level", "code", "file", "path", "message"), map(encodable, words), strict=True))
 
@@ -40,8 +40,10 @@ def printable(text: str) -> str:
     return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in encodable(text))
 
 
-def print_verdict(inspection: Inspection, path: Path) -> None:
+def print_verdict(inspection: "Inspection", path: Path) -> None:
     """Colours vanish when piped."""
+    from workflows.package.raw.lines import with_lines
+
     counted = ", ".join(f"{name} {number}" for name, number in asdict(inspection.counts).items())
     verdict = click.style(inspection.verdict, fg=_COLOURS[inspection.verdict], bold=True)
     held = ", not started" if inspection.verdict == "findings" and inspection.obstacles else ""
@@ -51,7 +53,7 @@ def print_verdict(inspection: Inspection, path: Path) -> None:
         click.echo(f"  {click.style(level, fg=_COLOURS.get(level))}: {rest}")
 
 
-def print_totals(inspections: Sequence[Inspection]) -> None:
+def print_totals(inspections: "Sequence[Inspection]") -> None:
     number = Counter(each.verdict for each in inspections)
     noun = "package" if len(inspections) == 1 else "packages"
     words = (f"{number['ready']} ready", f"{number['findings']} with findings", f"{number['refused']} refused")

@@ -1,13 +1,14 @@
 """What the doctor says about workflow packages and the models file."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from ops.doctor.checks import Check, Level, one_line
 from ops.unmet_needs import hosts_not_allowed
 from workers.settings import Settings, SettingsError
 from workflows.models_file import ModelsFileError, ModelSpec, ScriptModel, models_path, read_models_file
+from workflows.package.awaited import unknown_awaited
 from workflows.package.catalog import LIBRARY, Catalog, package_directories
 from workflows.package.findings import Finding
 from workflows.package.loader import Inspection
@@ -24,8 +25,10 @@ def _check(settings: Settings) -> list[Check]:
     catalog = Catalog(directories)
     packages = catalog.packages()
     checks = [_missing(folder) for folder in directories if not folder.is_dir()]
-    checks += [_not_started(each) for each in catalog.inspections() if each.obstacles]
-    checks += [_usable(package, settings) for package in packages.values()]
+    inspections = catalog.inspections()
+    names = {each.name for each in inspections}
+    checks += [_not_started(each) for each in inspections if each.obstacles]
+    checks += [_usable(package, settings, names) for package in packages.values()]
     if not checks:
         places = ", ".join(map(str, directories))
         advice = "put a package there, or set UNATTENDED_PACKAGES to directories that hold some"
@@ -43,9 +46,9 @@ def _not_started(inspection: Inspection) -> Check:
     return Check(f"package {name}", level, _first(inspection.obstacles), f"unattended packages show {name}")
 
 
-def _usable(package: Package, settings: Settings) -> Check:
+def _usable(package: Package, settings: Settings, workflows: Collection[str]) -> Check:
     warnings = [each for each in package.findings if each.level == "warning"]
-    warnings += hosts_not_allowed(package, settings)
+    warnings += [*hosts_not_allowed(package, settings), *unknown_awaited(package, workflows)]
     if warnings:
         advice = f"unattended packages show {package.name}"
         return Check(f"package {package.name}", "warning", _first(warnings), advice)

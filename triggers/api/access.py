@@ -6,6 +6,7 @@ from typing import Annotated
 from fastapi import Depends, Request, Security
 from fastapi.security import HTTPBearer
 
+from triggers.api.problems import invalid_fields
 from triggers.api_keys import ApiKey
 from triggers.gateway.problems import ProblemError
 
@@ -39,12 +40,10 @@ class Caller:
         raise ProblemError(403, f"this key is for the app {self.key.app_id} alone; leave app_id out")
 
     def app(self, app_id: str | None) -> str:
-        """The app to act for: a key of all apps has to name it. No schema can say so, since it depends on the key:
-        hence 403, and not 422, which is for bodies that the schema refuses."""
+        """The app to act for. A key of all apps has to name it, which no schema can say."""
         found = self.within(app_id)
         if found is None:
-            said = "is needed: this key is for all apps, so say which one is meant"
-            raise ProblemError(403, "app_id: " + said, members={"errors": {"app_id": said}})
+            raise invalid_fields({"app_id": "is needed; this key is for all apps, so say which one is meant"})
         return found
 
 

@@ -4,7 +4,16 @@ import re
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    ValidationError,
+    ValidatorFunctionWrapHandler,
+    WithJsonSchema,
+    WrapValidator,
+)
+from pydantic.config import JsonDict
 
 MAX_NAME = 200
 _ONE_LINE = re.compile(r"[^\u0000-\u001f\u007f-\u009f\u2028\u2029]+")
@@ -37,15 +46,25 @@ def _one_line(value: str) -> str:
     return value
 
 
+def said(sentence: str) -> WrapValidator:
+    """One sentence of ours, whatever is wrong with a value. Stands last, around all other checks."""
+
+    def read(value: Any, check: ValidatorFunctionWrapHandler) -> Any:
+        try:
+            return check(value)
+        except ValidationError:
+            raise ValueError(sentence) from None
+
+    return WrapValidator(read)
+
+
+WHOLE = BeforeValidator(_whole)
+LINE = AfterValidator(_one_line)
+LINE_SCHEMA: JsonDict = {"pattern": f"^{_ONE_LINE.pattern}$"}
 Moment = Annotated[
     datetime,
     BeforeValidator(_moment),
     WithJsonSchema({"type": "string", "format": "date-time", "examples": ["2026-01-31T08:00:00Z"]}),
 ]
-Whole = Annotated[int, BeforeValidator(_whole)]
-Ordinal = Annotated[int, Field(ge=1, le=10**9), BeforeValidator(_whole)]
-Name = Annotated[
-    str,
-    Field(min_length=1, max_length=MAX_NAME, json_schema_extra={"pattern": f"^{_ONE_LINE.pattern}$"}),
-    AfterValidator(_one_line),
-]
+Ordinal = Annotated[int, Field(ge=1, le=10**9), WHOLE, said("must be a whole number such as 1, as it was read")]
+Name = Annotated[str, Field(min_length=1, max_length=MAX_NAME, json_schema_extra=LINE_SCHEMA), LINE]

@@ -9,19 +9,25 @@ import hashlib
 import json
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Annotated, Any
 
+from pydantic import Field
 from pymongo import ASCENDING
 from pymongo.asynchronous.database import AsyncDatabase
 from pymongo.errors import DuplicateKeyError, WTimeoutError
 
+from triggers.api.field_types import said
 from triggers.gateway.problems import ProblemError
 
 KEPT = timedelta(days=7)
 MAX_LENGTH = 255
 _TRIES = 50
 _PAUSE_S = 0.1
-PRINTABLE = r"^[!-~]([ -~]*[!-~])?$"
+IdempotencyText = Annotated[
+    str,
+    Field(max_length=MAX_LENGTH, pattern=r"^[!-~]([ -~]*[!-~])?$"),
+    said(f"must be 1 to {MAX_LENGTH} printable ASCII characters, without a space at either end"),
+]
 
 
 class IdempotencyKeys:

@@ -56,6 +56,14 @@ _SAID: Mapping[int, str] = {
     503: "The store does not answer; try again after `Retry-After` seconds",
 }
 _RETRY_AFTER = {"Retry-After": {"description": "Seconds to wait", "schema": {"type": "integer"}}}
+_RATE = {
+    name: {"description": said, "schema": {"type": "integer", "minimum": 0}}
+    for name, said in {
+        "RateLimit-Limit": "How many calls at once the key may make",
+        "RateLimit-Remaining": "How many of them are left",
+        "RateLimit-Reset": "Seconds until all of them are there again",
+    }.items()
+}
 _DESCRIPTION = (
     "Starts AG2 workflows with nobody in the chat, and tells what became of them. Times are ISO 8601 in UTC; what is "
     "not a success is `application/problem+json`. Listings are pages: `next`, or the `Link` header, leads to the "
@@ -87,16 +95,24 @@ class Description:
     def document(self) -> Mapping[str, Any]:
         document = get_openapi(title=self._api.title, version="1", description=_DESCRIPTION, routes=self._api.routes)
         _describe_values(document["components"]["schemas"])
+        document["components"]["headers"] = _RATE
         for path in document["paths"].values():
             for operation in path.values():
-                for answer in operation["responses"].values():
-                    answer["description"] = answer["description"].replace("Successful Response", "Done")
+                _describe_answers(operation["responses"])
                 operation["parameters"] = [_without_null(each) for each in operation.get("parameters", ())]
         return document
 
     async def as_json(self, _request: Request) -> Response:
         text = await asyncio.to_thread(lambda: json.dumps(self.document))
         return Response(text, media_type="application/json")
+
+
+def _describe_answers(told: Mapping[str, dict[str, Any]]) -> None:
+    rate = {name: {"$ref": f"#/components/headers/{name}"} for name in _RATE}
+    for status, answer in told.items():
+        answer["description"] = answer["description"].replace("Successful Response", "Done")
+        if status != "401":  # told to nobody's key
+            answer["headers"] = {**answer.get("headers", {}), **rate}
 
 
 def _describe_values(schemas: dict[str, Any]) -> None:

@@ -13,8 +13,10 @@ from typing import Annotated, Any
 from urllib.parse import urlencode
 
 from fastapi import Depends, Query, Request, Response
+from pydantic import Field
 
 from triggers.api.answers import json_bytes
+from triggers.api.field_types import said
 from triggers.gateway.problems import ProblemError
 
 MOST = 1_000
@@ -23,6 +25,7 @@ MAX_PAGE_BYTES = 8 * 1024 * 1024  # a page with more ends early: large entries m
 _DIGEST_BYTES = 9
 _MOST = 2**53  # of numbers in a position
 
+Limit = Annotated[int, Field(ge=1, le=MOST), said(f"must be a whole number from 1 to {MOST}")]
 Position = list[str | int]
 Entry = Mapping[str, Any]
 
@@ -49,7 +52,7 @@ class Paging:
 
 async def _paging(
     request: Request,
-    limit: Annotated[int, Query(ge=1, le=MOST, description="At most so many on one page.")] = USUAL,
+    limit: Annotated[Limit, Query(description="At most so many on one page.")] = USUAL,
     cursor: Annotated[
         str | None, Query(max_length=2_000, description="`next` of the page before, with the same filters.")
     ] = None,

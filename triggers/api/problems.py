@@ -46,6 +46,8 @@ async def _on_invalid(_request: Request, error: Exception) -> Response:
 def _field(place: Sequence[str | int]) -> str:
     """As the caller wrote it: `input.email`, `items[0]`; `body` for all of it."""
     parts = place[1:] if place and place[0] in _SOURCES else place
+    if place and place[0] == "query":
+        parts = parts[:1]  # one that is repeated has no numbers
     name = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in parts).lstrip(".")
     return name[:200] or (str(place[0]) if place else "body")
 
@@ -53,7 +55,7 @@ def _field(place: Sequence[str | int]) -> str:
 def _sentence(error: dict[str, Any]) -> str:
     expected = str(error.get("ctx", {}).get("expected", ""))
     sentences = {
-        "missing": "is needed",
+        "missing": "is needed; send a JSON object" if tuple(error["loc"]) == ("body",) else "is needed",
         "extra_forbidden": "is not a field here; check the spelling or leave it out",
         "string_type": "must be text",
         "string_unicode": "must be text of valid Unicode",
@@ -66,7 +68,7 @@ def _sentence(error: dict[str, Any]) -> str:
         "enum": f"must be one of {expected}",
         "literal_error": f"must be {expected}",
         "string_too_short": "is empty",
-        "string_pattern_mismatch": f"must match {error.get('ctx', {}).get('pattern', 'its pattern')}",
+        "string_too_long": f"is longer than {error.get('ctx', {}).get('max_length')} characters",
     }
     return sentences.get(error["type"], str(error["msg"]).removeprefix("Value error, "))
 

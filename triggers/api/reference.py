@@ -41,11 +41,14 @@ _PAGE = """<!doctype html>
 <h2>Keys</h2>
 <p>Each call needs an API key. Whoever operates this server makes one, for one app or for all, and to read only if
 that is enough:</p>
-<pre tabindex="0">unattended keys create shop --app acme
+<pre>unattended keys create shop --app acme
 export KEY=ua_…</pre>
+<p>A key may call only so often. Each answer says how often: <code>RateLimit-Limit</code> calls at once, of which
+<code>RateLimit-Remaining</code> are left, and all are there again after <code>RateLimit-Reset</code> seconds. Beyond
+that the answer is 429, with <code>Retry-After</code>.</p>
 <h2>Problems</h2>
 <p>What is not a success says what is wrong and what to do about it; fields at fault are named.</p>
-<pre tabindex="0">{problem}</pre>
+<pre>{problem}</pre>
 {operations}
 </main>
 </div>

@@ -4,7 +4,7 @@ import json
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html import escape
 from typing import Any
 from urllib.parse import urlencode
@@ -55,7 +55,7 @@ def _parts(operation: Operation, schemas: Schemas) -> Iterator[str]:
     yield f'<h3 id="{escape(operation.id)}-name">{escape(operation.summary)}</h3>'
     yield f'<p class="address"><span class="method {method}">{method.upper()}</span> {escape(operation.path)}</p>'
     yield f"<p>{inline(operation.said.get('description', ''))}</p>"
-    yield f'<pre tabindex="0">{escape(curl(operation, schemas))}</pre>'
+    yield f"<pre>{escape(curl(operation, schemas))}</pre>"
     if operation.parameters:
         yield _table("Parameters", [_parameter(each, schemas) for each in operation.parameters])
     if operation.body is not None:
@@ -118,7 +118,7 @@ def _answers(operation: Operation, schemas: Schemas) -> Iterator[str]:
         words = "" if schema is None else escape(schemas.words(schema))
         rows.append(f"<tr><td><code>{status}</code></td><td>{words}</td><td>{inline(answer['description'])}</td></tr>")
         if status.startswith("2") and schema is not None:
-            told |= {field.name: field for field in schemas.fields(schema)}
+            told |= {field.name: replace(field, needed=False) for field in schemas.fields(schema)}
     head = '<tr><th scope="col">Status</th><th scope="col">Body</th><th scope="col">When</th></tr>'
     yield f'<h4>Answers</h4><div class="wide"><table><thead>{head}</thead><tbody>{"".join(rows)}</tbody></table></div>'
     if told:

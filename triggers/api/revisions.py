@@ -14,7 +14,11 @@ ANY = "*"
 _TAG = re.compile(r'"([1-9][0-9]{0,8})"')
 IfMatch = Annotated[
     str | None,
-    Header(max_length=MAX_LENGTH, description="The ETag that was read before, or * for whatever is there."),
+    Header(
+        alias="If-Match",
+        max_length=MAX_LENGTH,
+        description="The ETag that was read before, or * for whatever is there.",
+    ),
 ]
 
 

@@ -1,12 +1,25 @@
 """Models of runs: what callers send, and what they are told. What is told may have more fields than are named here."""
 
-from typing import Any
+from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from triggers.api.field_types import MAX_NAME, Moment, Name, Ordinal, Whole
+from triggers.api.field_types import MAX_NAME, WHOLE, Moment, Name, Ordinal, said
 from workers.store.run import HoldKind, RunState
 from workflows.package.priority import LEAST_URGENT, MOST_URGENT, USUAL
+
+Priority = Annotated[
+    int,
+    Field(ge=LEAST_URGENT, le=MOST_URGENT),
+    WHOLE,
+    said(f"must be a whole number from {LEAST_URGENT} to {MOST_URGENT}"),
+]
+Words = Annotated[str, Field(pattern=r"\S"), said("must be text, and not empty")]
+Person = Annotated[
+    str,
+    Field(pattern=r"\S", max_length=MAX_NAME),
+    said(f"must be text of up to {MAX_NAME} characters, and not empty"),
+]
 
 
 class Asked(BaseModel):
@@ -32,9 +45,7 @@ class NewRun(Asked):
     message: str | None = Field(None, description="In place of the package's first message.")
     user_id: Name | None = Field(None, description="On whose behalf.")
     chat_id: Name | None = Field(None, description="The conversation it belongs to. Default: the run's own id.")
-    priority: Whole = Field(
-        USUAL, ge=LEAST_URGENT, le=MOST_URGENT, description="9 is most urgent: it starts first among its app's."
-    )
+    priority: Priority = Field(USUAL, description="9 is most urgent: it starts first among its app's.")
     not_before: Moment | None = Field(None, description="Accepted now, started at this time.")
 
 
@@ -53,14 +64,12 @@ class RunAnswer(Asked):
         }
     )
 
-    message: str | None = Field(None, pattern=r"\S", description="What the user says.")
+    message: Words | None = Field(None, description="What the user says.")
     responses: dict[str, dict[str, Any]] | None = Field(None, description="What each tool gets, by its keys.")
     question: Ordinal | None = Field(
         None, description="`question.number` of the run: the answer is for this question and no other."
     )
-    by: str | None = Field(
-        None, pattern=r"\S", max_length=MAX_NAME, description="Who answers. Default: the name of the key."
-    )
+    by: Person | None = Field(None, description="Who answers. Default: the name of the key.")
 
 
 class AcceptedRun(Told):

@@ -6,7 +6,7 @@ from fastapi import APIRouter, Header, Path, Response
 
 from triggers.api.access import Reader, Writer
 from triggers.api.answers import json_answer
-from triggers.api.idempotency import MAX_LENGTH, PRINTABLE, IdempotencyKeys
+from triggers.api.idempotency import IdempotencyKeys, IdempotencyText
 from triggers.api.openapi import answers
 from triggers.api.paging import Page
 from triggers.api.problems import invalid_fields
@@ -33,15 +33,12 @@ RunId = Annotated[
     str, Path(description="As it was told when the run was accepted.", examples=["run_01KC0000000000000000000000"])
 ]
 IdempotencyKey = Annotated[
-    str | None,
+    IdempotencyText | None,
     Header(
         alias="Idempotency-Key",
-        max_length=MAX_LENGTH,
-        pattern=PRINTABLE,
         description="Of your own making: the same key with the same body, within 7 days, is the same run.",
     ),
 ]
-
 
 _WITH_ID = ("show_run", "list_turns", "cancel_run", "replay_run", "answer_run")
 

@@ -7,6 +7,7 @@ from typing import Any
 Schema = Mapping[str, Any]
 
 _DEEPEST = 6
+_BOUNDLESS = 10**6  # a limit that nobody comes near
 _PLAIN_EXAMPLES: Mapping[str, Any] = {"integer": 1, "number": 1.5, "boolean": True, "array": [], "null": None}
 
 
@@ -101,6 +102,6 @@ def _plain_words(schema: Schema) -> str:
         words = "time"
     low, high = schema.get("minimum"), schema.get("maximum")
     if low is not None and high is not None:
-        return f"{words}, {low:g} to {high:g}"
+        return f"{words}, {low:g} to {high:g}" if high < _BOUNDLESS else f"{words}, {low:g} or more"
     longest = schema.get("maxLength")
     return f"{words}, up to {longest} characters" if longest else words

@@ -1,17 +1,21 @@
 """Models of triggers: what callers send, and what they are told, which may have more fields than are named here."""
 
 from datetime import datetime
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field
 from pydantic.config import JsonDict
 
-from triggers.api.field_types import Moment, Name
+from triggers.api.field_types import Moment, Name, Ordinal, said
 from triggers.api.run_models import Asked, Told
 from triggers.control.pausing import MAX_NOTE_LENGTH
 
 SPEC = "As in a package's triggers.yaml: name, type, and the fields of that type. It is of one app, without `apps`."
 _NIGHTLY: JsonDict = {"name": "nightly", "type": "schedule", "cron": "30 2 * * 1-5", "timezone": "Europe/London"}
+StreamPlace = Annotated[
+    Literal["now", "token"] | Moment,
+    said("must be 'now', 'token' or a time with an offset, such as 2026-01-31T08:00:00Z"),
+]
 State = Literal["active", "paused", "inactive"]
 Type = Literal["schedule", "database_condition", "webhook", "form_submit", "run_finished"]
 
@@ -30,8 +34,8 @@ class EditedTrigger(Asked):
     model_config = ConfigDict(json_schema_extra={"examples": [{"revision": 1, "spec": _NIGHTLY}]})
 
     spec: dict[str, Any] = Field(description=f"The whole of it. {SPEC} Its name and type stay as they are.")
-    revision: int | None = Field(
-        None, ge=1, le=2**31, description="The one that was read before, where it is not said with If-Match."
+    revision: Ordinal | None = Field(
+        None, description="The one that was read before, where it is not said with If-Match."
     )
 
 
@@ -44,7 +48,7 @@ class PauseOrder(Asked):
 class ResumeOrder(Asked):
     model_config = ConfigDict(json_schema_extra={"examples": [{}, {"from": "now"}, {"from": "2026-01-31T08:00:00Z"}]})
 
-    from_: Literal["now", "token"] | Moment | None = Field(
+    from_: StreamPlace | None = Field(
         None,
         alias="from",
         description="Of a trigger on changes: where its stream goes on. `token` is where it stopped.",

@@ -14,10 +14,9 @@ from triggers.api.trigger_models import (
     PauseOrder,
     ResumeOrder,
 )
-from triggers.api.trigger_places import OfApp, TriggerName, WorkflowName
+from triggers.api.trigger_places import Placed
 from triggers.control.backfilling import as_json, carry_out, plan
 from triggers.control.firing import fire
-from triggers.control.naming import exact
 from triggers.control.pausing import pause
 from triggers.control.resuming import resume
 from triggers.role import TriggerGround
@@ -33,28 +32,18 @@ def order_routes(ground: TriggerGround) -> APIRouter:
 
 def _add_pausing(router: APIRouter, ground: TriggerGround) -> None:
     @router.post("/pause", response_model=PausedTrigger, summary="Pause a trigger", operation_id="pause_trigger")
-    async def pause_trigger(
-        caller: Writer, workflow: WorkflowName, name: TriggerName, order: PauseOrder | None = None, app_id: OfApp = None
-    ) -> Response:
+    async def pause_trigger(caller: Writer, place: Placed, order: PauseOrder | None = None) -> Response:
         """Nothing more starts by it until it is resumed. A package's trigger is paused for one app, or for all."""
-        app = caller.within(app_id)
-        known = await exact(ground, workflow, name, app_id=app)
+        known = await place.trigger(ground)
         note = "" if order is None else order.note
-        return json_answer((await pause(ground, known, by=caller.name, note=note, app_id=app)).as_json())
+        return json_answer((await pause(ground, known, by=caller.name, note=note, app_id=place.app_id)).as_json())
 
     @router.post("/resume", response_model=PausedTrigger, summary="Resume a trigger", operation_id="resume_trigger")
-    async def resume_trigger(
-        caller: Writer,
-        workflow: WorkflowName,
-        name: TriggerName,
-        order: ResumeOrder | None = None,
-        app_id: OfApp = None,
-    ) -> Response:
+    async def resume_trigger(caller: Writer, place: Placed, order: ResumeOrder | None = None) -> Response:
         """It starts runs again; with `from` its change stream goes on from there, which all its triggers feel."""
-        app = caller.within(app_id)
-        known = await exact(ground, workflow, name, app_id=app)
+        known = await place.trigger(ground)
         from_ = None if order is None else order.from_
-        done = await resume(ground, known, by=caller.name, app_id=app, from_=from_, viewer=caller.scope)
+        done = await resume(ground, known, by=caller.name, app_id=place.app_id, from_=from_, viewer=caller.scope)
         return json_answer(done.as_json())
 
 
@@ -62,26 +51,20 @@ def _add_firing(router: APIRouter, ground: TriggerGround) -> None:
     @router.post(
         "/fire", status_code=202, response_model=FiredRuns, summary="Fire a trigger", operation_id="fire_trigger"
     )
-    async def fire_trigger(
-        caller: Writer, workflow: WorkflowName, name: TriggerName, order: FireOrder | None = None, app_id: OfApp = None
-    ) -> Response:
+    async def fire_trigger(caller: Writer, place: Placed, order: FireOrder | None = None) -> Response:
         """Starts a run now, as if what it waits for had happened; without an app one for each of its apps."""
-        app = caller.within(app_id)
-        known = await exact(ground, workflow, name, app_id=app)
+        known = await place.trigger(ground)
         event = {} if order is None else order.event
-        fired = await fire(ground, known, by=caller.name, app_id=app, event=event, viewer=caller.scope)
+        fired = await fire(ground, known, by=caller.name, app_id=place.app_id, event=event, viewer=caller.scope)
         return json_answer({"runs": [each.as_json() for each in fired]}, 202)
 
 
 def _add_backfilling(router: APIRouter, ground: TriggerGround) -> None:
     @router.post("/backfill", response_model=Backfill, summary="Backfill a schedule", operation_id="backfill_trigger")
-    async def backfill_trigger(
-        caller: Writer, workflow: WorkflowName, name: TriggerName, order: BackfillOrder, app_id: OfApp = None
-    ) -> Response:
+    async def backfill_trigger(caller: Writer, place: Placed, order: BackfillOrder) -> Response:
         """Starts the runs for times that have passed. What ran at its time is not run again: repeating is harmless."""
-        app = caller.within(app_id)
-        known = await exact(ground, workflow, name, app_id=app)
-        planned = await plan(ground, known, start=order.from_, end=order.to, app_id=app, viewer=caller.scope)
+        known = await place.trigger(ground)
+        planned = await plan(ground, known, start=order.from_, end=order.to, app_id=place.app_id, viewer=caller.scope)
         told = {**as_json(planned), "dry_run": order.dry_run, "created": None}
         if not order.dry_run:
             done = await carry_out(ground, planned, by=caller.name, overlap=order.overlap)

@@ -1,11 +1,14 @@
 """Where a trigger stands in the API: its address, and how its problems are told."""
 
+from dataclasses import dataclass
 from typing import Annotated, Any
 from urllib.parse import quote, urlencode
 
-from fastapi import Path, Query, Request, Response
+from fastapi import Depends, Path, Query, Request, Response
+from pydantic import Field
 
-from triggers.api.field_types import Name
+from triggers.api.access import Reader
+from triggers.api.field_types import LINE, LINE_SCHEMA, Name
 from triggers.api.problems import invalid_fields, no_such_workflow
 from triggers.control.errors import (
     EditedMeanwhileError,
@@ -15,13 +18,52 @@ from triggers.control.errors import (
     UnknownWorkflowError,
 )
 from triggers.control.known import Known
+from triggers.control.naming import exact, find, made_at_run_time
 from triggers.gateway.problems import ProblemError, problem_response
+from triggers.role import TriggerGround
 
 WorkflowName = Annotated[Name, Path(description="What it starts.", examples=["DailyDigest"])]
-TriggerName = Annotated[Name, Path(description="Its name in that workflow.", examples=["nightly"])]
+# Behind an @ stands an app, of which the percent-encoding may be twelve times as long.
+TriggerName = Annotated[
+    str,
+    Field(min_length=1, max_length=2_600, json_schema_extra=LINE_SCHEMA),
+    LINE,
+    Path(description="Its name; or `name@app`, as in its `trigger_id`.", examples=["nightly"]),
+]
 OfApp = Annotated[
     Name | None, Query(description="Of which app. A key of one app means that one; without it: the whole trigger.")
 ]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """What an address names: workflow and name, or with the app in it the id of one that was made at run time."""
+
+    workflow: str
+    name: str
+    app_id: str | None  # for which app, or the only one that the caller may know of
+
+    async def trigger(self, ground: TriggerGround) -> Known:
+        if self._is_id:
+            return await find(ground, f"{self.workflow}/{self.name}", app_id=self.app_id)
+        return await exact(ground, self.workflow, self.name, app_id=self.app_id)
+
+    async def made(self, ground: TriggerGround) -> Known:
+        """To be edited or removed."""
+        if self._is_id:
+            return await self.trigger(ground)
+        return await made_at_run_time(ground, self.workflow, self.name, app_id=self.app_id)
+
+    @property
+    def _is_id(self) -> bool:
+        return bool(self.name.partition("@")[2])
+
+
+async def _place(caller: Reader, workflow: WorkflowName, name: TriggerName, app_id: OfApp = None) -> Place:
+    return Place(workflow, name, caller.within(app_id))
+
+
+Placed = Annotated[Place, Depends(_place)]
 
 
 def address_of(known: Known) -> str:

@@ -9,11 +9,10 @@ from triggers.api.paging import Page
 from triggers.api.revisions import IfMatch, needed_revision, revision_of, tag_of
 from triggers.api.trigger_models import EditedTrigger, NewTrigger, Trigger, TriggerPage
 from triggers.api.trigger_orders import order_routes
-from triggers.api.trigger_places import OfApp, TriggerName, WorkflowName, address_of
+from triggers.api.trigger_places import Placed, address_of
 from triggers.api.trigger_reading import TriggerFilter, page_of_triggers
 from triggers.control.known import Known
 from triggers.control.making import edit, make, only_made_at_run_time, remove
-from triggers.control.naming import exact, made_at_run_time
 from triggers.control.showing import show
 from triggers.role import TriggerGround
 
@@ -46,10 +45,9 @@ def _add_reading(router: APIRouter, ground: TriggerGround) -> None:
         operation_id="show_trigger",
         responses=answers(403, 404, 409),
     )
-    async def show_trigger(caller: Reader, workflow: WorkflowName, name: TriggerName, app_id: OfApp = None) -> Response:
+    async def show_trigger(caller: Reader, place: Placed) -> Response:
         """When it fires next or what it waits for, what came of it so far, and why something started nothing."""
-        app = caller.within(app_id)
-        return await _shown(ground, await exact(ground, workflow, name, app_id=app), app=app, viewer=caller.scope)
+        return await _shown(ground, await place.trigger(ground), app=place.app_id, viewer=caller.scope)
 
 
 def _add_making(router: APIRouter, ground: TriggerGround) -> None:
@@ -76,20 +74,12 @@ def _add_changing(router: APIRouter, ground: TriggerGround) -> None:
         operation_id="edit_trigger",
         responses=answers(403, 404, 409, 412, 428),
     )
-    async def edit_trigger(
-        caller: Writer,
-        workflow: WorkflowName,
-        name: TriggerName,
-        edited: EditedTrigger,
-        app_id: OfApp = None,
-        if_match: IfMatch = None,
-    ) -> Response:
+    async def edit_trigger(caller: Writer, place: Placed, edited: EditedTrigger, if_match: IfMatch = None) -> Response:
         """One that was made at run time, as a whole. Say which revision is meant: nobody's edit is undone unseen."""
-        app = caller.within(app_id)
-        found = only_made_at_run_time(await made_at_run_time(ground, workflow, name, app_id=app))
+        found = only_made_at_run_time(await place.made(ground))
         revision = needed_revision(found, if_match, edited.revision)
         known = await edit(ground, found, edited.spec, by=caller.name, revision=revision, viewer=caller.scope)
-        return await _shown(ground, known, app=app, viewer=caller.scope)
+        return await _shown(ground, known, app=place.app_id, viewer=caller.scope)
 
     @router.delete(
         "/triggers/{workflow}/{name}",
@@ -98,11 +88,9 @@ def _add_changing(router: APIRouter, ground: TriggerGround) -> None:
         operation_id="remove_trigger",
         responses=answers(403, 404, 409, 412),
     )
-    async def remove_trigger(
-        caller: Writer, workflow: WorkflowName, name: TriggerName, app_id: OfApp = None, if_match: IfMatch = None
-    ) -> Response:
+    async def remove_trigger(caller: Writer, place: Placed, if_match: IfMatch = None) -> Response:
         """One that was made at run time. Its runs stay."""
-        found = only_made_at_run_time(await made_at_run_time(ground, workflow, name, app_id=caller.within(app_id)))
+        found = only_made_at_run_time(await place.made(ground))
         await remove(ground, found, by=caller.name, revision=revision_of(found, if_match))
         return Response(status_code=204)
 

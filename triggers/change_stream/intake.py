@@ -1,6 +1,7 @@
 """The intake of changes: one event becomes durable runs, for every trigger that it concerns."""
 
 import logging
+from collections import Counter
 from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
@@ -12,6 +13,7 @@ from triggers.change_stream.outlook import images_hint
 from triggers.change_stream.starting import Starting, Wish
 from triggers.change_stream.watches import Watch
 from triggers.payload import PayloadError, holds
+from workflows.package.trigger_specs.values import duration_text
 
 log = logging.getLogger(__name__)
 
@@ -28,6 +30,7 @@ class ChangeIntake:
             watch.spec.ordering == "per_document" or watch.spec.debounce for watch in self._watches
         )
         self._strict = tuple(watch for watch in watches if watch.spec.ordering == "strict")
+        self._passed_over: Counter[str] = Counter()  # by watch, in the events at hand
 
     def lanes(self, event: Event) -> Collection[Hashable]:
         lanes: list[Hashable] = [watch.id for watch in self._strict if watch.concerns(event, happened_at(event))]
@@ -38,6 +41,7 @@ class ChangeIntake:
     async def take(self, events: Sequence[Event]) -> None:
         """One trigger's failure is none of the others'."""
         wishes = [wish for event in events for wish in self._wishes(event)]
+        self._tell_passed_over()
         if wishes:
             await self._starting.start(wishes)
 
@@ -57,7 +61,7 @@ class ChangeIntake:
         if self._lacks_image(watch, change):
             return
         if not holds(watch.spec.when, change.data):
-            self._starting.passed_over(watch.trigger)
+            self._passed_over[watch.id] += 1
             return
         apps = [
             app_id
@@ -75,6 +79,12 @@ class ChangeIntake:
             else:
                 self._count(watch, change)
                 yield Wish(watch.trigger, request)
+
+    def _tell_passed_over(self) -> None:
+        """Together: it is what becomes of most events."""
+        for watch in self._watches:
+            if times := self._passed_over.pop(watch.id, 0):
+                self._starting.passed_over(watch.trigger, times=times)
 
     def _lacks_image(self, watch: Watch, change: Change) -> bool:
         """`required` is looked at here: the server would end the stream for all at the first event without it."""
@@ -100,11 +110,11 @@ class ChangeIntake:
         verdict = self._guards.judge(document, limit, event_id=change.id, happened=change.happened)
         if verdict is Verdict.GO:
             return False
-        per_s = limit.per.total_seconds()
-        detail = f"this document has started more than {limit.max} runs in {per_s:g} s; the workflow may write to it"
+        per = duration_text(limit.per)
+        detail = f"this document has started more than {limit.max} runs in {per}; the workflow may write to it"
         self._starting.skipped(watch.trigger, "loop_guard", event_id=change.id, detail=detail)
         if verdict is Verdict.LOOP:
-            place = {"collection": change.event["ns"]["coll"], "max": limit.max, "per_s": per_s}
+            place = {"collection": change.event["ns"]["coll"], "max": limit.max, "per_s": limit.per.total_seconds()}
             log.warning("loop_stopped", extra={"trigger": watch.id, **place})
         return True
 

@@ -1,6 +1,6 @@
 """What the watcher knows: the triggers of its kinds, from packages and made at run time, and who of them is paused."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -31,6 +31,7 @@ class Known:
     watches: Sequence[Watch]
     chains: Sequence[Chain]
     refused: Mapping[str, str]  # trigger to reason
+    in_vain: Mapping[str, str]  # a chain's trigger to the workflow that no package here has; other machines may
 
 
 class KnownTriggers:
@@ -58,9 +59,9 @@ class KnownTriggers:
                 if record.trigger is not None and _is_active(record, packages):
                     triggers.append((record.trigger, record.document.get("created_at")))
         self._pauses.are(records)
-        return self._sorted_out(triggers)
+        return self._sorted_out(triggers, packages)
 
-    def _sorted_out(self, triggers: Sequence[tuple[Trigger, datetime | None]]) -> Known:
+    def _sorted_out(self, triggers: Sequence[tuple[Trigger, datetime | None]], workflows: Collection[str]) -> Known:
         watches: list[Watch] = []
         chains: list[Chain] = []
         refused: dict[str, str] = {}
@@ -72,7 +73,9 @@ class KnownTriggers:
                 watches.append(watch(trigger, since=since))
             elif isinstance(trigger.spec, RunFinishedSpec):
                 chains.append(Chain(trigger, trigger.spec, since))
-        return Known(watches, chains, refused)
+        awaited = {each.trigger.id: each.spec.workflow for each in chains}
+        in_vain = {trigger: workflow for trigger, workflow in awaited.items() if workflow not in workflows}
+        return Known(watches, chains, refused, in_vain)
 
 
 def _is_active(record: Record, packages: Mapping[str, Package]) -> bool:

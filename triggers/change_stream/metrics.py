@@ -49,7 +49,6 @@ class StreamMetrics:
         self._streams = CappedLabels(MOST_LABELS)
         self._read_here: set[str] = set()
         self._triggers = CappedLabels(MOST_LABELS)
-        self._counters: dict[tuple[str, str], Counter] = {}
 
     def state(self, stream: str, state: StreamState) -> None:
         label = self._streams.of(stream)
@@ -79,13 +78,8 @@ class StreamMetrics:
     def duplicate(self, trigger: str) -> None:
         self._duplicates.labels(self._triggers.of(trigger)).inc()
 
-    def skipped(self, trigger: str, reason: str) -> None:
-        """Most events are those for which `when` does not hold: looking up what counts them takes longer than that."""
-        labels = self._triggers.of(trigger), reason
-        counter = self._counters.get(labels)
-        if counter is None:
-            counter = self._counters[labels] = self._skipped.labels(*labels)
-        counter.inc()
+    def skipped(self, trigger: str, reason: str, *, times: int = 1) -> None:
+        self._skipped.labels(self._triggers.of(trigger), reason).inc(times)
 
     def forget(self, stream: str) -> None:
         self.state(stream, StreamState.NOT_OWNED)

@@ -99,8 +99,10 @@ class Starting:
         self._acceptance.told(request, answer)
         if answer.created and wish.started is not None:
             wish.started()
-        if answer.created or answer.merged:
+        if answer.created:
             self._tally.accepted(trigger, at=request.trigger.fired_at)
+        elif answer.merged:
+            self._tally.merged(trigger)
         else:
             self._metrics.duplicate(trigger.label)
             self._tally.duplicate(trigger, app_id=request.app_id, event_id=event_id)
@@ -120,10 +122,10 @@ class Starting:
         if reason not in _EXPECTED:
             log.warning("event_skipped", extra={"trigger": trigger.id, "reason": reason, "error": detail[:300]})
 
-    def passed_over(self, trigger: Trigger) -> None:
+    def passed_over(self, trigger: Trigger, *, times: int = 1) -> None:
         """`when` does not hold: nothing to explain, and too often to be kept one by one."""
-        self._metrics.skipped(trigger.label, "when")
-        self._tally.passed_over(trigger, "when")
+        self._metrics.skipped(trigger.label, "when", times=times)
+        self._tally.passed_over(trigger, "when", times=times)
 
 
 # Somebody asked for the one; the other is said once a window by whoever noticed it.

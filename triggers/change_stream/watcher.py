@@ -25,6 +25,7 @@ class Watcher:
         self._readers_for = readers_for
         self._keeper_for = keeper_for
         self._refused: Mapping[str, str] = {}
+        self._in_vain: Mapping[str, str] = {}
         self._keepers: dict[str, Keeper] = {}
         self._running: dict[str, asyncio.Task[None]] = {}
 
@@ -40,7 +41,7 @@ class Watcher:
     async def _look(self, tasks: asyncio.TaskGroup) -> float:
         began = time.monotonic()
         known = await self._known.look()
-        self._report_refused(known.refused)
+        self._report(known)
         self._follow({reader.plan.id: reader for reader in self._readers_for(known)}, tasks)
         return max(LOOK_AT_TRIGGERS_S, (time.monotonic() - began) / LOOK_COSTS_AT_MOST)
 
@@ -54,8 +55,13 @@ class Watcher:
                 keeper = self._keepers[stream] = self._keeper_for(reader)
                 self._running[stream] = tasks.create_task(keeper.run(), name=f"stream {stream}")
 
-    def _report_refused(self, refused: Mapping[str, str]) -> None:
-        for trigger, reason in refused.items():
+    def _report(self, known: Known) -> None:
+        """Once, and again when it changes."""
+        for trigger, reason in known.refused.items():
             if self._refused.get(trigger) != reason:
                 log.error("change_trigger_inactive", extra={"trigger": trigger, "reason": reason})
-        self._refused = refused
+        for trigger, workflow in known.in_vain.items():
+            if self._in_vain.get(trigger) != workflow:
+                reason = "no package here has this workflow"
+                log.warning("chain_waits_in_vain", extra={"trigger": trigger, "workflow": workflow, "reason": reason})
+        self._refused, self._in_vain = known.refused, known.in_vain

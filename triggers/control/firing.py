@@ -9,9 +9,9 @@ from typing import Any
 from triggers.control.errors import UnfitTriggerError, UnknownTriggerError
 from triggers.control.known import Known, check_started
 from triggers.control.pausing import one_of_its_apps, readable
-from triggers.happening import Happening, run_request
+from triggers.happening import Happening, run_request, selected_app
 from triggers.kinds import KINDS
-from triggers.payload import PayloadError
+from triggers.payload import PayloadError, resolve_text
 from triggers.register.precedence import apps_come_from
 from triggers.register.trigger import Trigger
 from triggers.role import TriggerGround
@@ -21,11 +21,13 @@ from workers.store.run import Accepted, RunRequest
 from workers.store.storable import NotStorableError, check_storable
 from workers.together import together
 from workflows.package.trigger_specs.form import FormSpec
+from workflows.package.trigger_specs.trigger import is_expression
 
 log = logging.getLogger(__name__)
 
 MOST_RUNS = 10_000
 AT_ONCE = 200
+APP_OF_ENDED_RUN = "=app_id"  # as `runs show --json` has it
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +51,9 @@ async def fire(
     """Also of one that is paused: whoever fires it by hand means it. All its runs, or none when one cannot be."""
     trigger = readable(known)
     check_started(ground.catalog, known.workflow, viewer=viewer)
-    apps = await _apps(ground, known, trigger, one_of_its_apps(known, app_id))
-    now = datetime.now(UTC)
-    requests = [_request(trigger, app, event or {}, now) for app in apps]
+    now, event = datetime.now(UTC), event or {}
+    apps = await _apps(ground, known, one_of_its_apps(known, app_id), event, now)
+    requests = [_request(trigger, app, event, now) for app in apps]
     accepted: list[Accepted] = []
     for some in in_portions(requests, AT_ONCE):
         accepted += await together(ground.acceptance.accept(request) for request in some)
@@ -61,17 +63,35 @@ async def fire(
     return [Fired(app, each.run_id) for app, each in zip(apps, accepted, strict=True)]
 
 
-async def _apps(ground: TriggerGround, known: Known, trigger: Trigger, app_id: str | None) -> Sequence[str]:
+async def _apps(
+    ground: TriggerGround, known: Known, app_id: str | None, event: Mapping[str, Any], now: datetime
+) -> Sequence[str]:
+    trigger = readable(known)
     source = None if known.app_id is not None else apps_come_from(trigger.spec)
     if source == "collection":
         return await _of_collection(ground, trigger, app_id)
-    if app_id is not None:
-        return (app_id,)
     if known.apps:
-        return known.apps
+        return known.apps if app_id is None else (app_id,)
     if source is None:
         raise RefusedError(f"{known.id} names no apps, so that nothing can be started; add apps to it")
-    raise UnfitTriggerError({"app_id": "is needed: the apps of this trigger are known only when it fires by itself"})
+    return (_of_event(trigger, app_id, event, now),)
+
+
+def _of_event(trigger: Trigger, app_id: str | None, event: Mapping[str, Any], now: datetime) -> str:
+    """`app_id` is for an event that names none, as one may that was made up."""
+    mapped = trigger.spec.app_id if is_expression(trigger.spec.app_id) else APP_OF_ENDED_RUN
+    data = _happening(trigger, app_id or "", event, now).data
+    try:
+        named = resolve_text(mapped, data)
+        if named and is_expression(trigger.spec.app_id):
+            named = selected_app(trigger, data)
+    except PayloadError as error:
+        raise UnfitTriggerError({"event": str(error)}) from None
+    if not (named or app_id):
+        raise UnfitTriggerError({"app_id": f"is needed, as {mapped} selects no app from the event"})
+    if named and app_id not in (None, named):
+        raise UnfitTriggerError({"app_id": f"is {app_id}, but the event names {named}; leave it out, or correct one"})
+    return str(named or app_id)
 
 
 async def _of_collection(ground: TriggerGround, trigger: Trigger, app_id: str | None) -> Sequence[str]:
@@ -91,14 +111,21 @@ async def _of_collection(ground: TriggerGround, trigger: Trigger, app_id: str | 
 
 
 def _request(trigger: Trigger, app_id: str, event: Mapping[str, Any], now: datetime) -> RunRequest:
+    happening = _happening(trigger, app_id, event, now)
     try:
-        check_storable(event, path="event", any_key=True)
-        happening = KINDS[trigger.spec.type].by_hand(trigger, app_id, event, now)
         request = run_request(happening, run_input=_form_input(happening))
         check_storable(request.input)
     except (PayloadError, NotStorableError) as error:
         raise UnfitTriggerError({"event": str(error)}) from None
     return request
+
+
+def _happening(trigger: Trigger, app_id: str, event: Mapping[str, Any], now: datetime) -> Happening:
+    try:
+        check_storable(event, path="event", any_key=True)
+        return KINDS[trigger.spec.type].by_hand(trigger, app_id, event, now)
+    except (PayloadError, NotStorableError) as error:
+        raise UnfitTriggerError({"event": str(error)}) from None
 
 
 def _form_input(happening: Happening) -> Mapping[str, Any] | None:

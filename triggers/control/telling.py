@@ -33,6 +33,7 @@ def told(known: Known, standing: Standing, *, viewer: str | None) -> dict[str, A
         "description": "" if spec is None else spec.description,
         "state": standing.state,
         "inactive": standing.inactive if viewer is None or known.app_id is not None else _for_viewer(standing),
+        "inactive_here": standing.inactive_here,
         **_pauses(known, viewer),
         "last_fired_at": record.last_fired_at if record is not None and whole else None,
         "next_at": schedule.get("next_at"),

@@ -1,6 +1,12 @@
 """The Accept header, as far as one question goes: does this client prefer a page to JSON?"""
 
+from starlette.requests import Request
+
 _WEIGHTLESS = 1.0
+
+
+def wants_page(request: Request) -> bool:
+    return prefers_html(request.headers.get("accept", ""))
 
 
 def prefers_html(accept: str) -> bool:

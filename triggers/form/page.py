@@ -10,6 +10,7 @@ from triggers.form.controls import Field, control, in_words
 from triggers.form.markup import NOTHING, Markup, element, joined
 from triggers.form.sheet import sheet
 from triggers.gateway.problems import ProblemError
+from triggers.gateway.reception import PausedError
 from workflows.package.trigger_specs.form import DELIVERY_FIELD, FormSpec
 
 
@@ -34,9 +35,12 @@ def refused_page(spec: FormSpec, filled: Filled) -> Response:
 
 
 def not_kept_page(spec: FormSpec, filled: Filled, problem: ProblemError) -> Response:
-    """The store is away: what was written is still there, and sending it again is all there is to do."""
-    said = element("p", "What you wrote is still below. Please send it again in a moment.")
-    summary = _summary("We could not take your answers just now", said)
+    """Nothing was taken: what was written is still there, to be sent again."""
+    heading, advice = _not_kept(problem)
+    detail = element("p", _what_is_wrong(problem)) if problem.status in _TOLD else NOTHING
+    summary = _summary(
+        heading, joined(element("p", f"Nothing was taken, but what you wrote is still below. {advice}"), detail)
+    )
     return _form_page(spec, filled, summary, status=problem.status, said="Not sent", headers=problem.headers)
 
 
@@ -54,9 +58,8 @@ def accepted_page(spec: FormSpec, *, run_id: str, form_path: str) -> Response:
 def closed_page(problem: ProblemError) -> Response:
     return sheet(
         "Closed at the moment",
-        element("h1", "This form is closed at the moment"),
+        element("h1", _CLOSED),
         element("p", "It takes no answers now. Please try again later."),
-        element("p", "If you sent it just now, nothing was taken. Reload this page later to send it.", class_="hint"),
         status=problem.status,
         headers=problem.headers,
     )
@@ -64,7 +67,7 @@ def closed_page(problem: ProblemError) -> Response:
 
 def problem_page(problem: ProblemError) -> Response:
     heading, advice = _SAID.get(problem.status, _SAID_OTHERWISE)
-    detail = element("p", f"What is wrong: {problem.detail}.", class_="hint") if problem.status in _TOLD else NOTHING
+    detail = element("p", _what_is_wrong(problem), class_="hint") if problem.status in _TOLD else NOTHING
     return sheet(
         heading,
         element("h1", heading),
@@ -75,10 +78,28 @@ def problem_page(problem: ProblemError) -> Response:
     )
 
 
+def _not_kept(problem: ProblemError) -> tuple[str, str]:
+    if isinstance(problem, PausedError):
+        return _CLOSED, "Please send it again later."
+    if problem.status in _PASSES:
+        return "We could not take your answers just now", "Please send it again in a moment."
+    return "We could not take your answers", "Please change it and send it again, or ask whoever gave you this address."
+
+
+def _what_is_wrong(problem: ProblemError) -> str:
+    return f"What is wrong: {problem.detail}."
+
+
+_CLOSED = "This form is closed at the moment"
+_PASSES = frozenset({429, 503})
 _TOLD = frozenset({400, 413, 415})
 _SAID = {
     404: ("There is no such page", "Check the address, or ask whoever gave it to you."),
-    503: ("We cannot answer just now", "Nothing was taken. Go back, and send the form again in a moment."),
+    503: (
+        "We cannot answer just now",
+        "Please reload this page in a moment. If you sent the form just now, nothing was taken, and reloading sends "
+        "what you wrote again.",
+    ),
 }
 _SAID_OTHERWISE = ("The form could not be sent", "Nothing was taken. Go back, and try again.")
 

@@ -65,6 +65,10 @@ class Reception:
             raise not_found()
         return found
 
+    def last_known(self, kind: type[Called], place: Place) -> Called | None:
+        """While the store does not answer."""
+        return self.lookup.last_known(kind, app_id=place.app, workflow=place.workflow, name=place.trigger)
+
     def check_open(self, found: Found[Called], place: Place) -> None:
         if found.pause is not None:
             self.tally.refused(found.trigger, "paused", app_id=place.app)
@@ -139,6 +143,10 @@ def trigger_id_of(text: str | None) -> str:
     return f"sha256:{hashlib.sha256(text.encode('utf-8', 'surrogatepass')).hexdigest()}"
 
 
+def result_of(problem: ProblemError) -> Result:
+    return "paused" if isinstance(problem, PausedError) else RESULT_BY_STATUS.get(problem.status, "error")
+
+
 def counted(
     endpoint: Endpoint, metrics: GatewayMetrics, handle: Callable[[Request], Awaitable[Answer]]
 ) -> Callable[[Request], Awaitable[Response]]:
@@ -149,11 +157,8 @@ def counted(
             answer = await handle(request)
             result = answer.result
             return answer.response
-        except PausedError:
-            result = "paused"
-            raise
         except ProblemError as problem:
-            result = RESULT_BY_STATUS.get(problem.status, "error")
+            result = result_of(problem)
             raise
         except PyMongoError:
             result = "unavailable"

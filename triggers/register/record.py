@@ -36,8 +36,8 @@ class Record:
     revision: int
     paused: Pause | None
     paused_apps: Mapping[str, Pause]
-    counts: Mapping[str, int]  # accepted, duplicate, skipped.<reason>, refused.<reason>
-    notes: Sequence[Document]  # the newest skips, drops and duplicates, each with its reason
+    counts: Mapping[str, int]  # accepted, merged, duplicate, skipped.<reason>, refused.<reason>
+    notes: Sequence[Document]  # the newest skips, drops and duplicates, each with its reason; see `notes`
     last_fired_at: datetime | None
     document: Document = field(repr=False)  # what else a kind of trigger keeps there: `schedule`
 

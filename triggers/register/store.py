@@ -11,10 +11,10 @@ from pymongo import ASCENDING, IndexModel
 from pymongo.asynchronous.database import AsyncDatabase
 from pymongo.errors import DuplicateKeyError
 
+from triggers.register.notes import with_notes
 from triggers.register.record import Pause, Record, app_field, read_record, spec_document
 from triggers.register.trigger import Trigger
 
-MAX_NOTES = 20
 MAX_PAUSED_APPS = 1000
 
 INDEXES = (
@@ -132,24 +132,25 @@ class TriggerStore:
         notes: Sequence[Mapping[str, Any]],
         fired_at: datetime | None,
     ) -> None:
-        """Adds up what happened since the last time; of notes the newest are kept."""
+        """Adds up what happened since the last time; of notes the newest are kept, equal ones in a row as one."""
         change: dict[str, Any] = {}
         if counts:
             change["$inc"] = {f"counts.{name}": count for name, count in counts.items()}
-        if notes:
-            change["$push"] = {"notes": {"$each": list(notes[-MAX_NOTES:]), "$slice": -MAX_NOTES}}
         if fired_at is not None:
             change["$max"] = {"last_fired_at": fired_at}
-        if change:
-            await self._change(trigger, change)
+        if change or notes:
+            await self._change(trigger, change, notes)
 
-    async def _change(self, trigger: Trigger, change: Mapping[str, Any]) -> None:
+    async def _change(
+        self, trigger: Trigger, change: Mapping[str, Any], notes: Sequence[Mapping[str, Any]] = ()
+    ) -> None:
         """A package's trigger has no document until there is something to say; one that was removed stays removed."""
-        if trigger.app_id is not None:
-            await self.triggers.update_one({"_id": trigger.id}, change)
-            return
-        first = {name: value for name, value in _identity(trigger).items() if name != "_id"}
-        await self.triggers.update_one({"_id": trigger.id}, {**change, "$setOnInsert": first}, upsert=True)
+        is_of_package = trigger.app_id is None
+        if is_of_package:
+            first = {name: value for name, value in _identity(trigger).items() if name != "_id"}
+            change = {**change, "$setOnInsert": first}
+        update = with_notes(change, notes) if notes else change
+        await self.triggers.update_one({"_id": trigger.id}, update, upsert=is_of_package)
 
 
 def _identity(trigger: Trigger) -> dict[str, Any]:

@@ -5,7 +5,6 @@ no run.
 
 import asyncio
 import logging
-from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -13,7 +12,8 @@ from typing import Any
 
 from pymongo.errors import ConnectionFailure, PyMongoError
 
-from triggers.register.store import MAX_NOTES, TriggerStore
+from triggers.register.notes import Notes
+from triggers.register.store import TriggerStore
 from triggers.register.trigger import Trigger
 from triggers.service_loop import wait
 
@@ -23,6 +23,7 @@ WRITE_EVERY_S = 2.0
 MOST_TRIGGERS = 10_000  # between two writes; what is more is counted in metrics only
 
 ACCEPTED = "accepted"
+MERGED = "merged"
 DUPLICATE = "duplicate"
 
 
@@ -30,7 +31,7 @@ DUPLICATE = "duplicate"
 class _Entry:
     trigger: Trigger
     counts: dict[str, int] = field(default_factory=dict)
-    notes: deque[Mapping[str, Any]] = field(default_factory=lambda: deque(maxlen=MAX_NOTES))
+    notes: Notes = field(default_factory=Notes)
     fired_at: datetime | None = None
 
 
@@ -45,6 +46,11 @@ class Tally:
             _count(entry, ACCEPTED)
             entry.fired_at = at
 
+    def merged(self, trigger: Trigger) -> None:
+        """One more event of a run that waits for its quiet time: neither a run nor one that came before."""
+        if (entry := self._entry(trigger)) is not None:
+            _count(entry, MERGED)
+
     def duplicate(self, trigger: Trigger, *, app_id: str | None, event_id: str) -> None:
         self._note(trigger, DUPLICATE, {"reason": DUPLICATE, "app_id": app_id, "event_id": event_id[:200]})
 
@@ -53,12 +59,12 @@ class Tally:
     ) -> None:
         """`reason` is from a closed set of the trigger's kind; `detail` says more, and holds no payload."""
         said = {"reason": reason, "app_id": app_id, "event_id": event_id and event_id[:200], "detail": detail[:300]}
-        self._note(trigger, f"skipped.{reason}", {name: value for name, value in said.items() if value})
+        self._note(trigger, f"skipped.{reason}", said)
 
-    def passed_over(self, trigger: Trigger, reason: str) -> None:
+    def passed_over(self, trigger: Trigger, reason: str, *, times: int = 1) -> None:
         """Counted like a skip, and not noted: so common that it would push the other notes out."""
         if (entry := self._entry(trigger)) is not None:
-            _count(entry, f"skipped.{reason}")
+            _count(entry, f"skipped.{reason}", times)
 
     def refused(self, trigger: Trigger, reason: str, *, app_id: str | None = None, noted: bool = True) -> None:
         """`noted=False` for what any stranger can cause: counted, but it must not push the other notes out."""
@@ -88,7 +94,7 @@ class Tally:
         entry = self._entry(trigger)
         if entry is not None:
             _count(entry, count)
-            entry.notes.append({**said, "at": datetime.now(UTC)})
+            entry.notes.add({**{name: value for name, value in said.items() if value}, "at": datetime.now(UTC)})
 
     def _entry(self, trigger: Trigger) -> _Entry | None:
         found = self._entries.get(trigger.id)
@@ -97,5 +103,5 @@ class Tally:
         return found
 
 
-def _count(entry: _Entry, name: str) -> None:
-    entry.counts[name] = entry.counts.get(name, 0) + 1
+def _count(entry: _Entry, name: str, times: int = 1) -> None:
+    entry.counts[name] = entry.counts.get(name, 0) + times

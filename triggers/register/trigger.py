@@ -6,6 +6,7 @@ time, by API or command, is of one app, and its runs are too.
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal
 from urllib.parse import quote
 
@@ -15,18 +16,20 @@ from workflows.package.trigger_specs.kinds import TriggerSpec
 Origin = Literal["package", "api"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Trigger:
+    """Its names are asked for with every event, and put together once."""
+
     workflow: str
     spec: TriggerSpec
     app_id: str | None = None  # of one that was made at run time
     revision: int = 0  # grows with each edit at run time
 
-    @property
+    @cached_property
     def id(self) -> str:
         return trigger_id(self.workflow, self.spec.name, app_id=self.app_id)
 
-    @property
+    @cached_property
     def label(self) -> str:
         """In metrics and dedupe keys: without the app, of which there may be many."""
         return f"{self.workflow}/{self.spec.name}"

@@ -20,6 +20,7 @@ from triggers.schedule.store import read_state
 from workers.settings import Settings
 from workflows.package.trigger_specs.kinds import TriggerSpec
 from workflows.package.trigger_specs.schedule import AppsOfCollection, ScheduleSpec
+from workflows.package.trigger_specs.values import duration_text
 
 SHOWN = 10
 
@@ -80,7 +81,7 @@ class ScheduleKind:
 def _clock(spec: ScheduleSpec) -> str:
     if spec.cron is not None:
         return spec.cron
-    return f"at {spec.at}" if spec.every is None else f"every {spec.every.total_seconds():g}s"
+    return f"at {spec.at}" if spec.every is None else f"every {duration_text(spec.every)}"
 
 
 def _nothing_next(why: str | None, record: Record | None, *, has_ended: bool, any_time: bool) -> str | None:
@@ -90,7 +91,7 @@ def _nothing_next(why: str | None, record: Record | None, *, has_ended: bool, an
     if has_ended or not any_time:
         return "its last time has passed"
     paused = None if record is None else record.paused
-    return None if paused is None else "it is paused: its times pass without a run"
+    return None if paused is None else "it is paused: these times pass without a run"
 
 
 KIND = ScheduleKind()

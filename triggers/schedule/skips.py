@@ -1,12 +1,11 @@
 """Skips: nominal times that started no run, each with its reason."""
 
-from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from triggers.register.store import MAX_NOTES
+from triggers.register.notes import Notes
 from triggers.schedule.plan import Missed, Plan
 
 # Beside `late`, `superseded`, `over_max` and `paused`, which a plan tells.
@@ -33,17 +32,18 @@ class Skip:
     exact: bool = True
     detail: str = ""
 
-    def note(self, now: datetime) -> dict[str, Any]:
+    def note(self) -> dict[str, Any]:
+        """Without when it was written."""
         said = {
             "reason": self.reason,
             "app_id": self.app_id,
             "nominal_at": self.nominal_at,
             "until": self.until,
-            "count": self.count if self.count > 1 else None,
+            "times": self.count if self.count > 1 else None,
             "exact": None if self.exact else False,
             "detail": self.detail[:300] or None,
         }
-        return {**{name: value for name, value in said.items() if value is not None}, "at": now}
+        return {name: value for name, value in said.items() if value is not None}
 
 
 def missed(ticks: Missed | None) -> list[Skip]:
@@ -61,7 +61,7 @@ class Skips:
     """Of one firing: all are counted, and of ten thousand apps times a thousand ticks only the newest are kept."""
 
     def __init__(self, skips: Iterable[Skip] = ()) -> None:
-        self.newest: deque[Skip] = deque(maxlen=MAX_NOTES)
+        self.notes = Notes()
         self._counts: dict[str, int] = {}
         self._last: dict[str, Skip] = {}
         self.add(skips)
@@ -77,6 +77,6 @@ class Skips:
 
     def add(self, skips: Iterable[Skip]) -> None:
         for skip in skips:
-            self.newest.append(skip)
+            self.notes.add(skip.note())
             self._counts[skip.reason] = self._counts.get(skip.reason, 0) + skip.count
             self._last[skip.reason] = skip

@@ -19,8 +19,8 @@ from pymongo.asynchronous.database import AsyncDatabase
 from pymongo.errors import BulkWriteError
 from ulid import ULID
 
+from triggers.register.notes import with_notes
 from triggers.register.record import Record, read_record
-from triggers.register.store import MAX_NOTES
 from triggers.register.trigger import Trigger
 from triggers.schedule.schedules import armed, spec_key, spec_of
 from triggers.schedule.skips import Skips
@@ -185,7 +185,7 @@ def _bare_update(move: Move, now: datetime, mark: str) -> dict[str, Any]:
     return {"$set": {**changed, "schedule.ended_at": now}, "$unset": {"schedule.next_at": ""}}
 
 
-def _update(move: Move, now: datetime, mark: str) -> dict[str, Any]:
+def _update(move: Move, now: datetime, mark: str) -> Mapping[str, Any] | Sequence[Mapping[str, Any]]:
     update = _bare_update(move, now, mark)
     counted = {f"counts.skipped.{reason}": count for reason, count in move.skips.counts.items()}
     if move.accepted:
@@ -193,10 +193,8 @@ def _update(move: Move, now: datetime, mark: str) -> dict[str, Any]:
         update["$max"] = {"last_fired_at": now}
     if counted:
         update["$inc"] = counted
-    if move.skips.newest:
-        kept = [skip.note(now) for skip in move.skips.newest]
-        update["$push"] = {"notes": {"$each": kept, "$slice": -MAX_NOTES}}
-    return update
+    notes = [{**note, "at": now} for note in move.skips.notes]
+    return with_notes(update, notes) if notes else update
 
 
 def _arming(trigger: Trigger, kept: Any, now: datetime) -> UpdateOne | None:

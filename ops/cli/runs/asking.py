@@ -12,7 +12,6 @@ from workers.control.errors import RefusedError, RunNotFoundError
 from workers.store.matching import Matching
 from workers.store.run import HoldKind, RunState
 from workflows.outcome import OutcomeKind
-from workflows.package.trigger_specs.values import parse_duration
 
 Command = Callable[..., Any]
 
@@ -25,6 +24,8 @@ class _Moment(click.ParamType[datetime]):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> datetime:
         if isinstance(value, datetime):
             return value
+        from workflows.package.trigger_specs.values import parse_duration
+
         try:
             return datetime.now(UTC) - parse_duration(value)
         except ValueError:

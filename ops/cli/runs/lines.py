@@ -4,20 +4,23 @@ import os
 import sys
 from collections.abc import Iterable
 from datetime import datetime
-from typing import Any
-
-from rich.console import Console
-from rich.text import Text
+from typing import TYPE_CHECKING, Any
 
 from ops.cli.output import plain_or_coloured
-from ops.cli.turn_lines import Line
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from ops.cli.turn_lines import Line
 
 
-def console() -> Console:
+def console() -> "Console":
     return plain_or_coloured(highlight=False, markup=False, emoji=False, soft_wrap=True)
 
 
-def print_lines(lines: Iterable[Line]) -> None:
+def print_lines(lines: "Iterable[Line]") -> None:
+    from rich.text import Text
+
     out = console()
     for style, line in lines:
         out.print(Text(line, style=style))

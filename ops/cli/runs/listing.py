@@ -4,9 +4,8 @@ import sys
 from typing import Any
 
 import click
-from rich.console import Console
 
-from ops.cli.output import json_option, moment, print_json, print_table
+from ops.cli.output import json_option, moment, plain_or_coloured, print_json, print_table
 from ops.cli.runs.asking import filter_options, matching
 from ops.cli.session import with_database
 from workers.store.matching import Matching
@@ -38,7 +37,7 @@ def list_runs(limit: int, as_json: bool, **given: Any) -> None:
         print_json([run_as_json(run) for run in found])
         return
     columns = ["run", "app", "workflow", "trigger", "state", "outcome", "turns", "created"]
-    narrow = sys.stdout.isatty() and Console().width < WIDE
+    narrow = sys.stdout.isatty() and plain_or_coloured().width < WIDE
     print_table("Runs", columns, [_row(run, narrow=narrow) for run in found], whole={"run", *columns[-4:]})
     if not found:
         click.echo("there are no runs yet" if wanted == Matching() else "no run matches", err=True)

@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Callable
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -15,7 +15,7 @@ from workers.control.errors import RefusedError
 
 if TYPE_CHECKING:
     from triggers.role import TriggerGround
-    from triggers.schedule.backfill import Backfilled, BackfillPlan
+    from triggers.schedule.backfill import BackfillPlan
 
 FIRST_TIMES = 10
 
@@ -42,16 +42,21 @@ def backfill(name: str, app_id: str | None, as_json: bool, **given: Any) -> None
     """
     with refusals_in_one_line():
         planned = with_acceptance(lambda ground: _plan(ground, name, app_id, given["start"], given["end"]))
-        if given["dry_run"] or not planned.new:
-            _preview(planned, as_json=as_json)
+        nothing = "" if planned.new else _nothing(planned, given["start"], given["end"])
+        if given["dry_run"]:
+            _preview(planned, nothing, as_json=as_json)
             return
-        if not given["yes"]:
+        if not (nothing or given["yes"]):
             _ask(planned)
-        done = with_acceptance(lambda ground: _carry_out(ground, planned, given["overlap"]))
+        created, there = (
+            (0, planned.there_already)
+            if nothing
+            else with_acceptance(lambda ground: _carry_out(ground, planned, given["overlap"]))
+        )
     if as_json:
-        print_json({"trigger_id": planned.trigger.id, "created": done.created, "there_already": done.there_already})
+        print_json({"trigger_id": planned.trigger.id, "created": created, "there_already": there})
     else:
-        click.echo(f"{_runs(done.created)} started, {done.there_already} were there already")
+        click.echo(nothing or f"{_runs(created)} started, {there} were there already")
 
 
 async def _plan(
@@ -63,17 +68,30 @@ async def _plan(
     return await plan(ground, await find(ground, name, app_id=app_id), start=start, end=end, app_id=app_id)
 
 
-async def _carry_out(ground: "TriggerGround", planned: "BackfillPlan", overlap: Any) -> "Backfilled":
+async def _carry_out(ground: "TriggerGround", planned: "BackfillPlan", overlap: Any) -> tuple[int, int]:
+    """How many were made, and were there already."""
     from triggers.control.backfilling import carry_out
 
-    return await carry_out(ground, planned, by=who_asks(), overlap=overlap, told=_progress(planned.runs))
+    done = await carry_out(ground, planned, by=who_asks(), overlap=overlap, told=_progress(planned.runs))
+    return done.created, done.there_already
 
 
-def _preview(planned: "BackfillPlan", *, as_json: bool) -> None:
+def _nothing(planned: "BackfillPlan", start: datetime, end: datetime) -> str:
+    span = f"nothing to backfill between {clock(start.astimezone(UTC))} and {clock(end.astimezone(UTC))}"
+    if not planned.times:
+        return f"{span}: no times in that range{' so far' if end > datetime.now(UTC) else ''}"
+    times = len(planned.times)
+    return f"{span}: {'its one time has its run' if times == 1 else f'all {times} times have their runs'}"
+
+
+def _preview(planned: "BackfillPlan", nothing: str, *, as_json: bool) -> None:
     from triggers.control.backfilling import as_json as plan_as_json
 
     if as_json:
         print_json({"dry_run": True, **plan_as_json(planned)})
+        return
+    if nothing:
+        click.echo(nothing)
         return
     for line in _lines(planned):
         click.echo(line)

@@ -75,7 +75,7 @@ def resume(name: str, app_id: str | None, from_: Any, as_json: bool) -> None:
 def fire(name: str, app_id: str | None, event: str, as_json: bool) -> None:
     """Starts a run now, as if what the trigger waits for had happened; without --app one of each of its apps.
 
-    Also of one that is paused.
+    Also of one that is paused. Where an expression takes the app from the event, --app is for an event without one.
     """
     given = _event(event)
 

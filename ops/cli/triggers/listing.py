@@ -7,6 +7,7 @@ import click
 
 from ops.cli.output import json_option, moment, print_json, print_table
 from ops.cli.triggers.asking import with_triggers
+from ops.cli.triggers.reasons import why_inactive
 from workers.services import NothingRunning
 from workers.settings import load_settings
 from workflows.package.trigger_specs.kinds import SPEC_BY_TYPE
@@ -78,7 +79,7 @@ def _cells(row: Mapping[str, Any]) -> list[Any]:
         row["state"],
         _why(row),
         moment(row["last_fired_at"]),
-        moment(row["next_at"]),
+        "paused" if row["next_at"] and row["state"] == "paused" else moment(row["next_at"]),
     ]
 
 
@@ -95,4 +96,4 @@ def _why(row: Mapping[str, Any]) -> str:
     if row["state"] == "paused":
         return str(paused["note"] or f"by {paused['by']}") if paused else ""
     some = f"paused for {len(row['paused_apps'])} of its apps" if row["paused_apps"] else ""
-    return row["inactive"] or some
+    return why_inactive(row) or some

@@ -1,4 +1,4 @@
-"""Reasons in words: why something that happened started no run."""
+"""Reasons in words: why something that happened started no run, and why nothing would."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -36,18 +36,33 @@ _WORDS = {
 
 
 def reason_in_words(note: Mapping[str, Any]) -> str:
-    """With whom and what it was about, as far as its kind has said."""
-    reason = str(note.get("reason", "unknown"))
-    about = [
-        _named("app", note.get("app_id")),
-        _named("of", note.get("nominal_at")),
-        _named("until", note.get("until") if note.get("until") != note.get("nominal_at") else None),
-        _named("event", note.get("event_id")),
-        "" if note.get("count", 1) == 1 else f"{note['count']} times",
-    ]
+    """With whom and what it was about, as far as its kind has said; of several in a row from when to when."""
+    reason, is_one = str(note.get("reason", "unknown")), note.get("times", 1) == 1
+    when = _named("of", note.get("nominal_at")) if is_one else _span(note)
+    about = [_named("app", note.get("app_id")), when, _named("event" if is_one else "last event", note.get("event_id"))]
     detail = f" ({note['detail']})" if note.get("detail") else ""
-    place = ", ".join(filter(None, about))
-    return f"{reason}: {_WORDS.get(reason, reason.replace('_', ' '))}{detail}{', ' if place else ''}{place}"
+    words = f"{_WORDS.get(reason, reason.replace('_', ' '))}{detail}"
+    return f"{reason}{'' if is_one else _times(note)}: {', '.join(filter(None, [words, *about]))}"
+
+
+def why_inactive(trigger: Mapping[str, Any]) -> str:
+    """What a command finds missing may be there for the gateway."""
+    why = trigger["inactive"] or ""
+    return in_this_environment(why) if why and trigger["inactive_here"] else why
+
+
+def in_this_environment(problem: str) -> str:
+    return f"in this command's environment: {problem}"
+
+
+def _times(note: Mapping[str, Any]) -> str:
+    return f" ×{note['times']:,}{'' if note.get('exact', True) else ' or more'}"
+
+
+def _span(note: Mapping[str, Any]) -> str:
+    """Of the times of a schedule where it names them; else of when it was noted."""
+    first, last = note.get("nominal_at", note.get("first_at")), note.get("until", note.get("at"))
+    return "" if first in (None, last) else f"from {clock(first)} to {clock(last)}"
 
 
 def _named(word: str, value: Any) -> str:

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from ops.cli.runs.lines import clock, lasting
-from ops.cli.triggers.reasons import reason_in_words
+from ops.cli.triggers.reasons import in_this_environment, reason_in_words, why_inactive
 from ops.cli.turn_lines import BAD, DIM, GOOD, Line, shown
 from ops.cli.verdicts import printable
 
@@ -43,7 +43,7 @@ def trigger_lines(trigger: Shown) -> Iterator[Line]:
         yield "", printable(f"  {trigger['description']}")
     for name, value in _facts(trigger):
         yield "", printable(f"  {name:<12} {value}")
-    yield from _outlook(trigger["outlook"])
+    yield from _outlook(trigger["outlook"], is_paused=trigger["state"] == "paused")
     yield from _notes(trigger["notes"])
     for step in next_steps(trigger):
         yield "", printable(f"→ {step}")
@@ -59,12 +59,12 @@ def _apps(trigger: Shown) -> str:
 
 def _standing(trigger: Shown) -> Iterator[Line]:
     state = trigger["state"]
-    why = f": {trigger['inactive']}" if trigger["inactive"] and state == "inactive" else ""
-    yield _STATES[state], printable(f"{state}{why}")
+    why = why_inactive(trigger)
+    yield _STATES[state], printable(f"{state}: {why}" if why and state == "inactive" else state)
     if trigger["paused"]:
         yield WARN, printable(f"  paused {_pause(trigger['paused'])}")
-    if trigger["inactive"] and state == "paused":
-        yield BAD, printable(f"  and inactive: {trigger['inactive']}")
+    if why and state == "paused":
+        yield BAD, printable(f"  and inactive: {why}")
     for app_id, pause in list(trigger["paused_apps"].items())[:MAX_APPS_SHOWN]:
         yield WARN, printable(f"  paused for {app_id} {_pause(pause)}")
 
@@ -99,13 +99,13 @@ def _counted(name: str, count: int) -> str:
     return "duplicates" if kind == "duplicate" and count != 1 else kind
 
 
-def _outlook(outlook: Shown) -> Iterator[Line]:
+def _outlook(outlook: Shown, *, is_paused: bool) -> Iterator[Line]:
     """Each kind tells in its own words: a list is one line each, what is not known is left out."""
     for name, value in outlook.items():
         if name == "warning":
             yield WARN, printable(f"  ! {value}")
             continue
-        label = _LABELS.get(name, name.replace("_", " "))
+        label = "would run at" if is_paused and name == "next" else _LABELS.get(name, name.replace("_", " "))
         said = _seconds(value) if name.endswith("_s") else value
         for index, line in enumerate(_values(said)):
             yield "", printable(f"  {'' if index else label:<12} {line}")
@@ -131,6 +131,8 @@ def _value(value: Any) -> str:
         return "yes" if value else "no"
     if isinstance(value, Mapping) and set(value) == {"utc", "local"}:
         return _in_both(value["utc"], str(value["local"]))
+    if isinstance(value, Mapping) and set(value) == {"secret", "problem"}:
+        return f"{value['secret']}  {in_this_environment(value['problem'])}" if value["problem"] else value["secret"]
     if isinstance(value, Mapping):
         said = {name: each for name, each in value.items() if each not in (None, "")}
         return ", ".join(f"{name.replace('_', ' ')} {_value(each)}" for name, each in said.items())

@@ -1,6 +1,7 @@
 """`unattended triggers …` in a process of its own: what it tells, what it changes, and how it says no."""
 
 import asyncio
+import json
 from dataclasses import replace
 
 import pytest
@@ -72,13 +73,14 @@ async def test_a_trigger_is_made_fired_paused_shown_and_removed(stage: Stage) ->
     [run] = await stage.store.runs.find().to_list()
     assert fired.json == [{"app_id": "acme", "run_id": run["_id"]}]
     assert (run["trigger"]["type"], run["trigger"]["name"]) == ("schedule", "hourly")
-    assert [line.split("\t")[:4] for line in listed.out.splitlines()[1:]] == [
-        ["Sales/hourly@acme", "schedule", "acme", "paused"]
-    ]
+    [row] = [line.split("\t") for line in listed.out.splitlines()[1:]]
+    assert row[:4] + row[-1:] == ["Sales/hourly@acme", "schedule", "acme", "paused", "paused"]
     lines = shown.out.splitlines()
     assert lines[:2] == ["Sales/hourly  schedule for acme", "paused"]
     assert lines[2].endswith("UTC: the shop is [moving]\\x1b[31m")
-    assert len([line for line in lines if "+01:00" in line or "+02:00" in line]) == 10
+    times = [line for line in lines if "+01:00" in line or "+02:00" in line]
+    assert (len(times), times[0].startswith("  would run at 2")) == (10, True)
+    assert "  but idle     it is paused: these times pass without a run" in lines
     assert lines[-1] == "→ let it start runs again: unattended triggers resume Sales/hourly@acme"
     assert (resumed.json["changed"], removed.code) == (True, 0)
     assert await stage.store.database["triggers"].count_documents({"spec": {"$exists": True}}) == 1
@@ -102,13 +104,36 @@ async def test_a_backfill_is_looked_at_first_and_may_be_repeated(stage: Stage) -
     assert await stage.store.runs.count_documents({"trigger.name": "nightly"}) == 20
 
 
+async def test_a_backfill_that_has_nothing_to_do_says_why(stage: Stage) -> None:
+    packages(stage)
+    past = ("backfill", "nightly", "--from", "2026-03-01", "--to", "2026-03-02T23:00Z")
+    await triggers(stage, *past, "--yes")
+    all_there = "between 2026-03-01 00:00:00 UTC and 2026-03-02 23:00:00 UTC: all 2 times have their runs\n"
+    told = [
+        ((*past, "--yes"), all_there),
+        ((*past, "--dry-run"), all_there),
+        (past, all_there),
+        ((*past[:-1], "2026-03-01T23:00Z"), ": its one time has its run\n"),
+        ((*past[:3], "2026-03-01T05:00+02:00", "--to", "2026-03-01T06:00+02:00"), ": no times in that range\n"),
+        ((*past[:3], "9000-01-01", "--to", "9000-02-01"), ": no times in that range so far\n"),
+    ]
+
+    for arguments, said in told:
+        done = await refusal(stage, *arguments)
+        assert done.exit_code == 0
+        assert done.stdout.startswith("nothing to backfill between ")
+        assert done.stdout.endswith(said)
+    as_json = await refusal(stage, *past, "--json")
+    assert json.loads(as_json.stdout) == {"trigger_id": "Digest/nightly", "created": 0, "there_already": 4}
+
+
 async def test_a_refusal_is_one_line_with_an_exit_code(stage: Stage) -> None:
     packages(stage)
     await triggers(stage, "create", HOURLY, "--workflow", "Sales", "--app", "acme", "--type", "cron")
     ours = ("--workflow", "Sales", "--app", "acme")
     refused: list[tuple[tuple[str, ...], int, str]] = [
         (("show", "nothing"), 1, "unattended: there is no trigger nothing; `unattended triggers list` shows them\n"),
-        (("fire", "paid"), 2, "unattended: --app: is needed"),
+        (("fire", "paid"), 2, "unattended: --app: is needed, as =fullDocument.app_id selects no app from the event"),
         (("resume", "nightly", "--from", "now"), 1, "only triggers on changes or ended runs go on"),
         (("remove", "nightly", "--yes"), 1, "edit its triggers.yaml instead"),
         (("remove", "hourly"), 2, "say --yes"),
@@ -130,6 +155,8 @@ async def test_filters_narrow_the_list(stage: Stage) -> None:
     by_type, by_app = await asyncio.gather(
         triggers(stage, "list", "--type", "http", "--json"), triggers(stage, "list", "--app", "initech", "--json")
     )
+    locked = await refusal(stage, "list", "--state", "inactive")
 
     assert [row["name"] for row in by_type.json] == ["hook", "locked"]
     assert [row["name"] for row in by_app.json] == ["after", "paid"]
+    assert "in this command's environment: the secret env:HOOK_SECRET is not set" in locked.stdout

@@ -109,7 +109,7 @@ async def test_changes_of_a_document_that_come_soon_after_each_other_are_one_run
         assert all(run["not_before"] is not None for run in await bench.store.list())
 
     assert start is not None
-    assert (await bench.record()).counts["accepted"] == 4
+    assert (await bench.record()).counts == {"accepted": 2, "merged": 2}
 
 
 async def test_merged_events_that_come_again_start_nothing(bench: Bench) -> None:
@@ -191,7 +191,7 @@ async def test_a_workflow_that_writes_to_its_own_collection_is_stopped_and_other
         notes = await bench.skipped("loop_guard", 2)
 
     assert await bench.run_inputs() == [1] * 8 + [2] * 8
-    assert "more than 8 runs in 60 s" in notes[0]["detail"]
+    assert "more than 8 runs in 1m;" in notes[0]["detail"]
     assert [record.message for record in caplog.records].count("loop_stopped") == 2
 
 

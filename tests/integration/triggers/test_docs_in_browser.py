@@ -12,6 +12,9 @@ from workers.settings import Settings
 
 pytestmark = pytest.mark.integration
 
+# A table or an example that goes on where nobody sees it.
+CUT_OFF = """() => [...document.querySelectorAll(".wide, pre")]
+  .filter(each => each.scrollWidth > each.clientWidth).map(each => each.outerHTML)"""
 LOOKS: tuple[tuple[Literal["light", "dark"], int], ...] = (("light", 1280), ("dark", 320))
 
 
@@ -32,6 +35,8 @@ async def test_the_reference_loads_nothing_and_can_be_read(gateway: Gateway) -> 
             assert answer is not None
             assert answer.status == 200
             assert await page.evaluate(WIDTH) <= width
+            await page.evaluate("document.querySelectorAll('details').forEach(each => { each.open = true })")
+            assert await page.evaluate(CUT_OFF) == []
             assert await page.evaluate(FAINT_TEXTS) == []
             assert await page.evaluate(HARD_TO_USE) == []
             assert len(await page.get_by_role("heading", level=1).all()) == 1

@@ -185,20 +185,42 @@ async def test_two_people_with_the_same_answers_make_two_runs(gateway: Gateway) 
     assert len(await gateway.runs()) == 4
 
 
-async def test_a_paused_form_is_closed_for_browsers_and_programs(fresh_gateway: Gateway) -> None:
-    await fresh_gateway.ground.triggers.pause(DEMO_FORM, Pause(datetime.now(UTC), by="ops", note="secret reason"))
+async def test_a_form_that_is_paused_while_somebody_fills_it_in_gives_the_answers_back(fresh_gateway: Gateway) -> None:
+    client, triggers = fresh_gateway.client, fresh_gateway.ground.triggers
+    filled_in = {**ADA, "note": "by noon", **delivery_of(await opened(fresh_gateway))}
+    await triggers.pause(DEMO_FORM, Pause(datetime.now(UTC), by="ops", note="secret reason"))
 
-    looked = await fresh_gateway.client.get(DEMO)
-    sent = await fresh_gateway.client.post(DEMO, data=ADA)
-    called = await fresh_gateway.client.post(DEMO, json=ADA, headers=PROGRAM)
+    async def is_closed() -> bool:
+        return (await client.get(DEMO)).status_code == 503
+
+    await until(is_closed, "the pause is felt")
+    looked = await client.get(DEMO)
+    sent = await client.post(DEMO, data=filled_in)
+    called = await client.post(DEMO, json=ADA, headers=PROGRAM)
 
     assert {each.status_code for each in (looked, sent, called)} == {503}
     assert {each.headers["retry-after"] for each in (looked, sent, called)} == {"60"}
     assert "closed at the moment" in parsed_html(looked.text).one("h1").text
-    assert "closed at the moment" in parsed_html(sent.text).one("h1").text
     assert called.headers["content-type"] == "application/problem+json"
     assert "secret reason" not in looked.text + sent.text + called.text
+    shown = parsed_html(sent.text)
+    assert "closed at the moment" in shown.one("h2").text
+    assert shown.control("email").attributes["value"] == ADA["email"]
+    assert shown.control("note").text.strip() == "by noon"
+    assert "checked" in shown.control("terms").attributes
+    assert "checked" not in shown.control("news").attributes
+    assert delivery_of(shown)["_delivery"] == filled_in["_delivery"]
     assert await fresh_gateway.runs() == []
+    metrics = (await client.get("/metrics")).text
+    assert 'unattended_webhook_requests_total{endpoint="form",result="paused"} 2.0' in metrics
+
+    await triggers.resume(DEMO_FORM)
+
+    async def taken() -> bool:
+        return (await client.post(DEMO, data=filled_in)).status_code == 303
+
+    await until(taken, "it is open again")
+    assert len(await fresh_gateway.runs()) == 1
 
 
 @pytest.mark.parametrize("path", ["/forms/globex/Sales/lead", "/forms/acme/Sales/none", f"{LEAD}/accepted?run=run_1"])
@@ -272,7 +294,7 @@ def kill_mongod(data_dir: Path) -> None:
 
 
 async def test_while_the_store_is_away_a_browser_keeps_its_answers_and_sends_them_again(
-    short_of_patience: Gateway, tmp_path: Path
+    short_of_patience: Gateway, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     client = short_of_patience.client
     client.headers.update(BROWSER)
@@ -287,6 +309,9 @@ async def test_while_the_store_is_away_a_browser_keeps_its_answers_and_sends_the
     assert [sent.status_code, looked.status_code] == [503, 503]
     assert [sent.headers["retry-after"], looked.headers["retry-after"]] == ["5", "5"]
     assert parsed_html(looked.text).one("h1").text == "We cannot answer just now"
+    monkeypatch.setattr("triggers.register.lookup.REMEMBERED_S", 0.0)
+    sent = await client.post(LEAD, data=filled_in)  # whether it is paused is not known by now
+    assert (sent.status_code, sent.headers["retry-after"]) == (503, "5")
     shown = parsed_html(sent.text)
     assert "send it again" in shown.one("main").text
     again = {each.attributes["name"]: each.attributes["value"] for each in shown.controls if each.tag == "input"}
@@ -327,8 +352,11 @@ async def test_a_form_whose_answers_name_the_app_runs_for_that_app_alone(fresh_g
         return answer.status_code == 202
 
     await until(taken, "the package is read again")
-    answer = await fresh_gateway.client.post("/forms/globex/Sales/routed", data={"tenant": "acme"}, headers=PROGRAM)
-    assert answer.status_code == 404
+    elsewhere = "/forms/globex/Sales/routed"
+    called = await fresh_gateway.client.post(elsewhere, data={"tenant": "acme"}, headers=PROGRAM)
+    sent = await fresh_gateway.client.post(elsewhere, data={"tenant": "acme"})
+    assert (called.status_code, sent.status_code) == (404, 404)
+    assert parsed_html(sent.text).control("tenant").attributes["value"] == "acme"
     assert [run["app_id"] for run in await fresh_gateway.runs()] == ["acme"]
 
 

@@ -348,6 +348,8 @@ async def test_a_crowd_is_told_to_come_back_and_health_still_answers(settings: S
             await until(lambda: answered(503), "the half request takes the only place")
             assert last[0].headers["content-type"] == "application/problem+json"
             assert int(last[0].headers["retry-after"]) > 0
+            person = await gateway.client.post("/forms/acme/Sales/lead", headers={"accept": "text/html"})
+            assert (person.status_code, person.headers["content-type"]) == (503, "text/html; charset=utf-8")
             for path in ("/healthz", "/readyz", "/metrics"):
                 assert (await gateway.client.get(path)).status_code == 200
             complete()

@@ -77,6 +77,18 @@ def chains(bench: Bench) -> Chains:
     return Chains(bench)
 
 
+async def test_a_chain_behind_a_workflow_of_no_package_is_said_and_goes_on_all_the_same(
+    chains: Chains, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Another machine may have it."""
+    chains.declare({}, {"name": "own", "workflow": "Orders"})
+    async with chains.bench.watching(chains.stream):
+        await chains.follow(await chains.ended())
+
+    said = [record for record in caplog.records if record.message == "chain_waits_in_vain"]
+    assert [(vars(record)["trigger"], vars(record)["workflow"]) for record in said] == [("Orders/after", "Digest")]
+
+
 async def test_the_end_of_a_run_starts_another_one_with_what_the_trigger_maps(chains: Chains) -> None:
     chains.declare(
         {

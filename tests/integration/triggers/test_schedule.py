@@ -108,10 +108,9 @@ async def test_an_overlap_is_skipped_and_recorded_with_its_reason(
     document = await schedules.document()
     assert await nominal(store) == [NOON]
     assert await schedules.skipped() == {"overlap": 2}
-    assert [(skip["reason"], skip["app_id"], skip["nominal_at"]) for skip in document["notes"]] == [
-        ("overlap", "acme", NOON + timedelta(minutes=1)),
-        ("overlap", "acme", NOON + timedelta(minutes=2)),
-    ]
+    [skip] = document["notes"]
+    assert (skip["reason"], skip["app_id"], skip["times"]) == ("overlap", "acme", 2)
+    assert (skip["nominal_at"], skip["until"]) == (NOON + timedelta(minutes=1), NOON + timedelta(minutes=2))
     assert schedules.metric("schedule_skips_total", reason="overlap") == 2
 
     await finish_all(store)
@@ -134,7 +133,7 @@ async def test_of_many_schedulers_one_counts_what_came_of_a_tick(
 
     document = await schedules.document()
     assert document["counts"] == {"accepted": 1, "skipped": {"overlap": 2}}
-    assert len(document["notes"]) == 2
+    assert [note["times"] for note in document["notes"]] == [2]
     assert sum(bench.metric("schedule_skips_total", reason="overlap") or 0 for bench in benches) == 2
 
 
@@ -208,7 +207,19 @@ async def test_a_tick_that_cannot_be_mapped_is_skipped_and_the_next_one_comes(
     assert document["schedule"]["next_at"] == NOON + timedelta(minutes=1)
 
 
-async def test_only_the_last_skips_are_kept_and_all_are_counted(
+async def test_a_schedule_whose_last_time_is_skipped_has_ended(schedules: Bench, store: RunStore, clock: Clock) -> None:
+    schedules.declare(cron="* * * * *", end=NOON + timedelta(minutes=1))
+    await schedules.scheduler.tick()
+    for minute in range(2):
+        clock.now = NOON + timedelta(minutes=minute)
+        await schedules.scheduler.tick()
+
+    kept = await schedules.kept()
+    assert (await schedules.skipped(), await nominal(store)) == ({"overlap": 1}, [NOON])
+    assert (kept["ended_at"], kept.get("next_at")) == (clock.now, None)
+
+
+async def test_skips_for_one_reason_are_one_note_and_all_are_counted(
     schedules: Bench, store: RunStore, clock: Clock
 ) -> None:
     schedules.declare(cron="* * * * *")
@@ -218,6 +229,8 @@ async def test_only_the_last_skips_are_kept_and_all_are_counted(
         await schedules.scheduler.tick()
 
     document = await schedules.document()
-    assert len(document["notes"]) == 20
+    assert [(note["times"], note["first_at"], note["at"]) for note in document["notes"]] == [
+        (24, NOON + timedelta(minutes=1), NOON + timedelta(minutes=24))
+    ]
     assert await schedules.skipped() == {"overlap": 24}
     assert len(await store.list()) == 1

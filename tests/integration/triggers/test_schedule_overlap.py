@@ -33,7 +33,8 @@ async def test_buffer_one_lets_one_wait_behind_the_one_at_work_and_skips_the_nex
 
     assert await states(store) == [("queued", None), ("queued", "concurrency")]
     assert await schedules.skipped() == {"buffer_full": 2}
-    assert [note["nominal_at"] for note in (await schedules.document())["notes"]] == MINUTES[2:4]
+    [note] = (await schedules.document())["notes"]
+    assert [note["nominal_at"], note["until"]] == MINUTES[2:4]
 
     first = await store.runs.find_one({"trigger.nominal_at": NOON})
     assert first is not None

@@ -1,12 +1,14 @@
 """The trigger store on a real MongoDB: edits, pauses and notes, of packages' triggers and of those made at run time."""
 
 import asyncio
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
+from triggers.register.notes import MAX_NOTES, Notes
 from triggers.register.record import Pause
-from triggers.register.store import MAX_NOTES, TriggerExistsError, TriggerStore
+from triggers.register.store import TriggerExistsError, TriggerStore
 from triggers.register.trigger import Trigger
 from workers.store.run_store import RunStore
 from workflows.package.trigger_specs.kinds import TriggerSpec
@@ -14,6 +16,7 @@ from workflows.package.trigger_specs.schedule import ScheduleSpec
 from workflows.package.trigger_specs.webhook import Verification, WebhookSpec
 
 NOW = datetime(2026, 3, 29, 12, tzinfo=UTC)
+MINUTE = timedelta(minutes=1)
 PAUSE = Pause(NOW, "ada", "holidays")
 HOURLY = ScheduleSpec.model_validate({"name": "tick", "every": "1h"})
 HOOK = WebhookSpec(name="paid", verify=Verification(scheme="github", secret=("env:S",)))
@@ -92,15 +95,76 @@ async def test_resuming_all_resumes_each_app(triggers: TriggerStore) -> None:
 async def test_the_newest_notes_are_kept_and_all_are_counted(triggers: TriggerStore) -> None:
     trigger = Trigger("Digest", HOURLY)
     for number in range(MAX_NOTES + 3):
-        note = {"reason": "overlap", "at": NOW, "number": number}
-        await triggers.note(trigger, counts={"skipped.overlap": 1}, notes=[note], fired_at=None)
-    await triggers.note(trigger, counts={"accepted": 1}, notes=[], fired_at=NOW)
+        note = {"reason": "unmappable", "detail": f"${number}", "at": NOW, "number": number}
+        await triggers.note(trigger, counts={"skipped.unmappable": 1}, notes=[note], fired_at=NOW - number * MINUTE)
+    await triggers.note(trigger, counts={"accepted": 1}, notes=[], fired_at=NOW - MINUTE)
 
     record = await triggers.find(trigger.id)
     assert record is not None
-    assert record.counts == {"skipped.overlap": MAX_NOTES + 3, "accepted": 1}
+    assert record.counts == {"skipped.unmappable": MAX_NOTES + 3, "accepted": 1}
     assert [each["number"] for each in record.notes] == list(range(3, MAX_NOTES + 3))
     assert record.last_fired_at == NOW
+    assert (record.workflow, record.name, record.app_id) == ("Digest", "tick", None)
+
+
+def notes_of_two_apps() -> list[dict[str, Any]]:
+    """As ticks, calls and events leave them: in turns, alone, and with a reason in between."""
+    said: list[dict[str, Any]] = [
+        *({"reason": "overlap", "app_id": app, "nominal_at": NOW + n * MINUTE} for n in range(30) for app in "ab"),
+        {"reason": "late", "nominal_at": NOW, "until": NOW + MINUTE, "times": 4},
+        {"reason": "late", "nominal_at": NOW + 2 * MINUTE, "exact": False},
+        *({"reason": "paused", "app_id": "a", "event_id": str(n), "detail": "moving"} for n in range(3)),
+        {"reason": "paused", "app_id": "a", "event_id": "3", "detail": "moved"},
+        {"reason": "overlap", "app_id": "b", "nominal_at": NOW + 30 * MINUTE},
+        {"reason": "overlap", "app_id": "a", "nominal_at": NOW + 30 * MINUTE},
+    ]
+    return [{**note, "at": NOW + number * MINUTE} for number, note in enumerate(said)]
+
+
+@pytest.mark.parametrize("in_one_write", [1, 2, 7, 100])
+async def test_equal_notes_in_a_row_are_one_whichever_write_brought_them(
+    triggers: TriggerStore, in_one_write: int
+) -> None:
+    trigger, given = Trigger("Digest", HOURLY), notes_of_two_apps()
+    expected = Notes()
+    for note in given:
+        expected.add(note)
+    for begin in range(0, len(given), in_one_write):
+        some = Notes()
+        for note in given[begin : begin + in_one_write]:
+            some.add(note)
+        await triggers.note(trigger, counts={"skipped.x": len(some)}, notes=list(some), fired_at=None)
+
+    record = await triggers.find(trigger.id)
+    assert record is not None
+    assert list(record.notes) == list(expected)
+    assert [(each["reason"], each.get("app_id"), each.get("times", 1)) for each in record.notes] == [
+        ("overlap", "a", 30),
+        ("late", None, 5),
+        ("paused", "a", 3),
+        ("paused", "a", 1),
+        ("overlap", "b", 31),
+        ("overlap", "a", 1),
+    ]
+    late, paused, last = record.notes[1], record.notes[2], record.notes[4]
+    assert (late["nominal_at"], late["until"], late["exact"]) == (NOW, NOW + 2 * MINUTE, False)
+    assert (paused["first_at"], paused["at"], paused["event_id"]) == (given[62]["at"], given[64]["at"], "2")
+    assert (last["nominal_at"], last["until"], last["first_at"]) == (NOW, NOW + 30 * MINUTE, given[1]["at"])
+
+
+async def test_writers_at_once_lose_no_note_of_each_other(triggers: TriggerStore) -> None:
+    trigger = made(HOOK)
+    await triggers.create(trigger)
+    note = {"reason": "paused", "app_id": "acme", "at": NOW, "times": 3}
+
+    await asyncio.gather(
+        *(triggers.note(trigger, counts={"refused.paused": 3}, notes=[note], fired_at=None) for _ in range(20))
+    )
+
+    record = await triggers.find(trigger.id)
+    assert record is not None
+    assert [(each["times"], each["first_at"]) for each in record.notes] == [(60, NOW)]
+    assert (record.counts, record.spec) == ({"refused.paused": 60}, HOOK)
 
 
 async def test_one_that_was_removed_stays_removed_whatever_is_still_said_of_it(triggers: TriggerStore) -> None:

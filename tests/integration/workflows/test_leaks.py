@@ -29,7 +29,8 @@ def bad_day(stream: bool) -> list[Reply]:
     tools = answer(None, call("plain"), call("on_the_loop", number=2), stream=stream)
     good = answer("ok", stream=stream)
     bad = [refusal(429), refusal(500), half(stream, End.CLOSE), Reply([End.RESET]), Reply([0.05, End.CLOSE])]
-    return list(itertools.islice(itertools.cycle([tools, good, good, *bad]), 400))
+    # So many good ones that some of 75 chats meet no other, in whatever order they come by.
+    return list(itertools.islice(itertools.cycle([tools, *[good] * 7, *bad]), 400))
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])

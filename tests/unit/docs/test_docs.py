@@ -13,6 +13,7 @@ import click
 import pytest
 import yaml
 
+from ops.cli.deferred import Deferred
 from ops.cli.main import cli
 from ops.docs_settings import settings_table, with_table
 from workers.settings import setting_fields, variable_name
@@ -85,7 +86,8 @@ def resolved(words: list[str]) -> tuple[click.Command, list[str]]:
     command: click.Command = cli
     while isinstance(command, click.Group) and words and not words[0].startswith("-"):
         assert words[0] in command.commands, f"there is no command {words[0]}"
-        command, words = command.commands[words[0]], words[1:]
+        found = command.commands[words[0]]
+        command, words = found.command() if isinstance(found, Deferred) else found, words[1:]
     return command, words
 
 

@@ -47,8 +47,8 @@ def texts_in(node: ast.AST) -> Iterator[str]:
 
 
 def names_of(node: ast.AST) -> Iterator[str]:
-    for attribute in ("id", "attr", "arg", "name"):
-        name = getattr(node, attribute, None)
+    for attribute in {"id", "attr", "arg", "name"}.intersection(node._fields):
+        name = getattr(node, attribute)
         if isinstance(name, str):
             yield name
 

@@ -208,6 +208,18 @@ async def test_a_host_that_is_not_allowed_is_a_warning(tmp_path: Path) -> None:
     assert check.found.endswith("[host_not_allowed]")
 
 
+async def test_a_chain_behind_a_workflow_of_no_package_is_a_warning(tmp_path: Path) -> None:
+    packages = copy_of_the_library(tmp_path)
+    chain = {"name": "after", "type": "run_finished", "workflow": "DailyDigests", "input": {"order_id": "=run_id"}}
+    (packages / "OrderFollowUp" / "triggers.yaml").write_text(yaml.safe_dump([chain]), encoding="utf-8")
+
+    checks = await check_packages_and_models(Settings(packages=(packages,), models=packages / "models.yaml"))
+
+    check = by_name(checks)["package OrderFollowUp"]
+    assert check.level == "warning"
+    assert "which no package here has; did you mean DailyDigest? [unknown_workflow]" in check.found
+
+
 async def test_a_refused_package_is_a_problem_that_names_file_and_place(tmp_path: Path) -> None:
     packages = copy_of_the_library(tmp_path)
     (packages / "DailyDigest" / "handoffs.yaml").write_text(

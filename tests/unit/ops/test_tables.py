@@ -6,7 +6,7 @@ from contextlib import redirect_stdout
 import pytest
 from pymongo.errors import AutoReconnect, OperationFailure
 
-from ops.cli.main import explain
+from ops.cli.explained import explained
 from ops.cli.output import print_table
 
 ROWS = [["…7T4YC3", "[/b][red]", "tab\there \x1b[31m", "needs_human"]]
@@ -64,4 +64,4 @@ def test_a_piped_table_has_one_line_for_each_row(capsys: pytest.CaptureFixture[s
     ],
 )
 def test_what_mongodb_says_is_cut_to_its_point(error: Exception, said: str) -> None:
-    assert explain(error) == (said, 1)
+    assert explained(error) == (said, 1)

@@ -22,6 +22,7 @@ TRIGGER: dict[str, Any] = {
     "description": "",
     "state": "active",
     "inactive": None,
+    "inactive_here": False,
     "paused": None,
     "paused_apps": {},
     "last_fired_at": None,
@@ -58,10 +59,22 @@ def test_one_that_is_active_says_little() -> None:
             ["paused by ada, 2026-03-29 01:00:00 UTC: moving", "resume Digest/night"],
         ),
         ({"state": "paused", "paused": PAUSE, "inactive": "no secret"}, ["and inactive: no secret"]),
+        (
+            {"state": "inactive", "inactive": "no secret", "inactive_here": True},
+            ["inactive: in this command's environment: no secret"],
+        ),
+        (
+            {"outlook": {"secrets": [{"secret": "env:A", "problem": None}, {"secret": "env:B", "problem": "is away"}]}},
+            ["  secrets      env:A", "               env:B  in this command's environment: is away"],
+        ),
+        ({"state": "paused", "outlook": {"next": [AT]}}, ["  would run at 2026-03-29 01:00:00 UTC"]),
         ({"paused_apps": {"globex": {**PAUSE, "note": ""}}}, ["paused for globex by ada, 2026-03-29 01:00:00 UTC"]),
         ({"apps": [f"a{n}" for n in range(12)]}, ["a9 and 2 more"]),
         ({"apps": [], "apps_from": "event"}, ["for the apps of the event"]),
-        ({"counts": {"accepted": 2, "skipped.when": 1}}, ["so far       2 accepted, 1 skipped (when)"]),
+        (
+            {"counts": {"skipped.when": 1, "merged": 5, "accepted": 2}},
+            ["so far       2 accepted, 5 merged, 1 skipped (when)"],
+        ),
         ({"origin": "api", "created_at": AT, "revision": 3}, ["made         at run time, 2026-03-29 01:00:00 UTC"]),
         ({"outlook": {"state": "suspended"}}, ["resume Digest/nightly --from now"]),
         ({"outlook": {"warning": "no pre-images"}}, ["! no pre-images"]),
@@ -94,9 +107,16 @@ def test_next_times_are_told_in_both_zones_where_these_differ() -> None:
     [
         ({"reason": "overlap", "app_id": "acme", "nominal_at": AT}, "overlap: the run before it was not finished, app"),
         (
-            {"reason": "late", "nominal_at": AT, "until": AT.replace(hour=5), "count": 4},
-            "of 2026-03-29 01:00:00 UTC, until 2026-03-29",
+            {"reason": "late", "nominal_at": AT, "until": AT.replace(hour=5), "times": 1000, "exact": False},
+            "late ×1,000 or more: came after the grace for misfires, whose policy is skip,"
+            " from 2026-03-29 01:00:00 UTC to 2026-03-29 05:00:00 UTC",
         ),
+        (
+            {"reason": "duplicate", "times": 2, "first_at": AT, "at": AT.replace(hour=5), "event_id": "msg_2"},
+            "duplicate ×2: had started a run already, from 2026-03-29 01:00:00 UTC to 2026-03-29 05:00:00 UTC,"
+            " last event msg_2",
+        ),
+        ({"reason": "duplicate", "times": 2, "first_at": AT, "at": AT}, "duplicate ×2: had started a run already"),
         ({"reason": "paused", "detail": "moving"}, "paused: the trigger was paused (moving)"),
         ({"reason": "brand_new"}, "brand_new: brand new"),
         ({}, "unknown"),

@@ -192,6 +192,47 @@ def test_a_secret_that_is_missing_is_a_warning_and_no_secret_is_ever_shown(
     assert "canary-value" not in json.dumps(there) + shown.output
 
 
+def chain(workflow: str) -> dict[str, str]:
+    return {"name": "after", "type": "run_finished", "workflow": workflow}
+
+
+def test_a_chain_behind_a_workflow_that_no_package_here_has_is_a_warning(tmp_path: Path) -> None:
+    package(tmp_path, "Digest")
+    package(tmp_path, "Broken", tools="- [")
+    package(tmp_path, "Follower", triggers=[chain("Digests"), {**chain("Lost"), "name": "other"}])
+    package(
+        tmp_path, "Good", triggers=[chain("Digest"), {**chain("Broken"), "name": "b"}, {**chain("Good"), "name": "c"}]
+    )
+
+    found = {each["name"]: each for each in verdicts(tmp_path)}
+
+    assert found["Follower"]["verdict"] == "findings"
+    assert [(each["level"], each["code"], each["path"], each["message"]) for each in found["Follower"]["findings"]] == [
+        (
+            "warning",
+            "unknown_workflow",
+            "triggers[0].workflow",
+            "after waits for runs of Digests, which no package here has; did you mean Digest?",
+        ),
+        (
+            "warning",
+            "unknown_workflow",
+            "triggers[1].workflow",
+            "other waits for runs of Lost, which no package here has; correct the name, or add that package",
+        ),
+    ]
+    assert found["Good"]["verdict"] == "ready"
+
+
+@pytest.mark.parametrize(("whole", "verdict"), [(True, "findings"), (False, "ready")])
+def test_of_one_package_alone_nobody_guesses_what_else_there_is(tmp_path: Path, whole: bool, verdict: str) -> None:
+    folder = package(tmp_path, triggers=[chain("Digest")])
+
+    assert [each["verdict"] for each in verdicts(tmp_path if whole else folder)] == [verdict]
+    configured = verdicts(UNATTENDED_PACKAGES=str(folder))
+    assert [each["verdict"] for each in configured] == ["findings"]
+
+
 @pytest.mark.parametrize(
     "reference", ["file:/dev/zero", "file:{folder}/pipe", "file:~nobody-here/x", "file:a\0b", "file:"]
 )
@@ -295,7 +336,7 @@ def listed(folder: Path, **environ: str) -> dict[str, tuple[str, bool]]:
 
 def test_packages_list_and_show_agree_with_validate(tmp_path: Path) -> None:
     package(tmp_path, "Ready")
-    package(tmp_path, "Secretive", triggers=[WEBHOOK])
+    package(tmp_path, "Secretive", triggers=[WEBHOOK, chain("Nobody")])
     package(tmp_path, "Broken", tools="- [")
     package(tmp_path, "Blocked", hooks=UNSTARTED)
 

@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ops.cli.verdicts import as_data, print_verdict
+from tests.chaos.lengths import length
 from tests.unit.workflows.dialects import DIALECTS, TOOL_FILES
 from workflows.package.loader import inspect_package
 from workflows.package.raw.yaml_events import read_yaml
@@ -19,7 +20,9 @@ from workflows.package.raw.yaml_events import read_yaml
 COUNTED = {"agents", "tools", "lifecycle_tools", "handoffs", "variables", "models", "hooks", "triggers"}
 FIELDS = {"level": str, "code": str, "file": str, "path": str, "message": str}
 quick = settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+    max_examples=length(short=30, long=300),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 
 words = st.sampled_from(

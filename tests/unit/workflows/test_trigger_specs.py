@@ -14,7 +14,7 @@ from workflows.package.trigger_specs.change import ChangeSpec
 from workflows.package.trigger_specs.form import FormSpec
 from workflows.package.trigger_specs.kinds import TriggerSpec
 from workflows.package.trigger_specs.schedule import ScheduleSpec
-from workflows.package.trigger_specs.values import parse_duration
+from workflows.package.trigger_specs.values import duration_text, parse_duration
 from workflows.package.trigger_specs.webhook import WebhookSpec
 
 HOOK = {"type": "webhook", "apps": ["acme"], "verify": {"scheme": "github", "secret": "env:S"}}
@@ -187,10 +187,37 @@ def test_a_trigger_without_apps_is_kept_but_inactive() -> None:
 
 @pytest.mark.parametrize(
     ("written", "seconds"),
-    [("30s", 30), ("15m", 900), ("1h", 3600), ("1.5h", 5400), (" 2 d ", 172800), ("250ms", 0.25), (7, 7), (0.5, 0.5)],
+    [
+        *(("30s", 30), ("15m", 900), ("1h", 3600), ("1.5h", 5400), (" 2 d ", 172800), ("250ms", 0.25), (7, 7)),
+        *((0.5, 0.5), ("1m30s", 90), ("1d 2h", 93600), ("1h0.5s", 3600.5), ("1s500ms", 1.5)),
+    ],
 )
 def test_durations(written: object, seconds: float) -> None:
     assert parse_duration(written) == timedelta(seconds=seconds)
+
+
+@pytest.mark.parametrize(
+    "written", ["", " ", "s", "30s1m", "1m1m", "1h30", "-1s", "5 msec", "1" + " " * 60_000, "1" * 60_000]
+)
+def test_what_is_no_duration_is_refused_at_once(written: str) -> None:
+    with pytest.raises(ValueError, match="write a duration"):
+        parse_duration(written)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        *((900, "15m"), (3600, "1h"), (90, "1m30s"), (86400, "1d"), (93784, "1d2h3m4s"), (0, "0s"), (2, "2s")),
+        *((1.5, "1.5s"), (0.25, "250ms"), (0.0015, "1.5ms"), (12 * 86400, "12d"), (3650 * 86400, "3650d")),
+    ],
+)
+def test_a_duration_is_told_as_people_write_it(seconds: float, text: str) -> None:
+    assert duration_text(timedelta(seconds=seconds)) == text
+
+
+@given(st.timedeltas(min_value=timedelta(0), max_value=timedelta(days=3650)))
+def test_a_duration_that_is_told_can_be_read_again(duration: timedelta) -> None:
+    assert parse_duration(duration_text(duration)) == duration
 
 
 @given(st.one_of(st.text(max_size=8), st.floats(), st.integers(), st.none(), st.booleans(), st.lists(st.none())))

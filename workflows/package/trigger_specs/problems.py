@@ -37,16 +37,21 @@ def _place(error: ErrorDetails) -> str:
 
 def _message(error: ErrorDetails) -> str:
     """Whatever says itself what to write is left as it is."""
-    expected = str(error.get("ctx", {}).get("expected", ""))
+    context = error.get("ctx", {})
     messages = {
         "extra_forbidden": "is not a field of this trigger; check the spelling or leave it out",
         "missing": f"is needed; write {error['loc'][-1]}: …" if error["loc"] else "is needed",
-        "literal_error": f"must be {expected}",
+        "literal_error": f"must be {context.get('expected')}",
         "tuple_type": "must be a list",
         "dict_type": "must be a mapping",
         "model_type": "must be a mapping",
         "string_type": "must be text",
+        **dict.fromkeys(("bool_type", "bool_parsing"), "must be true or false"),
+        **dict.fromkeys(("int_type", "int_parsing", "int_from_float"), "must be a whole number"),
+        "greater_than_equal": f"must be at least {context.get('ge')}",
+        "less_than_equal": f"must be at most {context.get('le')}",
         "too_short": "is empty; give at least one",
+        "too_long": f"has more than {context.get('max_length')}",
         "string_too_short": "is empty; write its name",
     }
     return messages.get(error["type"], error["msg"].removeprefix("Value error, "))

@@ -10,8 +10,8 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Pla
 from workflows.package.jmespath_problems import jmespath_problem
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
-_DURATION = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)\s*$")
-_UNIT_S = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400}
+_UNIT_S = {"d": 86400, "h": 3600, "m": 60, "s": 1, "ms": 0.001}
+_DURATION = re.compile(r"\s*" + "".join(rf"(?:(\d+(?:\.\d+)?)\s*{unit}\s*)?" for unit in _UNIT_S))
 UNION_TAGS = ("<list>", "<collection>")  # of values that are written in two ways; no author sees them
 LONGEST_S = 3650 * 86400
 
@@ -29,12 +29,13 @@ class Spec(BaseModel):
 
 
 def parse_duration(value: object) -> timedelta:
-    """`15m`, `60s`, `1h`; a bare number is seconds."""
+    """`15m`, `60s`, `1h30m`; a bare number is seconds."""
     if isinstance(value, timedelta):
         return value
-    match = _DURATION.match(value) if isinstance(value, str) else None
-    if match is not None:
-        seconds = float(match[1]) * _UNIT_S[match[2]]
+    match = _DURATION.fullmatch(value) if isinstance(value, str) else None
+    if match is not None and any(match.groups()):
+        numbers = zip(match.groups("0"), _UNIT_S.values(), strict=True)
+        seconds = sum(float(number) * unit_s for number, unit_s in numbers)
     elif isinstance(value, int | float) and not isinstance(value, bool):
         seconds = value
     else:
@@ -42,6 +43,18 @@ def parse_duration(value: object) -> timedelta:
     if not 0 <= seconds <= LONGEST_S:
         raise ValueError("write a duration of at most 3650d, not below zero")
     return timedelta(seconds=seconds)
+
+
+def duration_text(duration: timedelta) -> str:
+    """As people write it, and as it can be read again: `15m`, `1m30s`, `250ms`."""
+    if timedelta(0) < duration < timedelta(seconds=1):
+        return f"{duration / timedelta(milliseconds=1):g}ms"
+    minutes, seconds = divmod(duration, timedelta(minutes=1))
+    hours, minutes = divmod(minutes, 60)
+    whole = {"d": hours // 24, "h": hours % 24, "m": minutes}
+    rest = f"{seconds.total_seconds():.6f}".rstrip("0").rstrip(".")
+    said = [f"{number}{unit}" for unit, number in whole.items() if number] + ([f"{rest}s"] if rest != "0" else [])
+    return "".join(said) or "0s"
 
 
 def parse_moment(value: object) -> datetime:
@@ -103,7 +116,7 @@ _DURATION_SCHEMA: dict[str, Any] = {"type": ["string", "number"], "description":
 Duration = Annotated[
     timedelta,
     BeforeValidator(parse_duration),
-    PlainSerializer(lambda duration: f"{duration.total_seconds():g}s", when_used="json"),  # as it can be read again
+    PlainSerializer(duration_text, when_used="json"),
     WithJsonSchema(_DURATION_SCHEMA),
 ]
 _MOMENT_SCHEMA: dict[str, Any] = {"type": "string", "description": "Such as 2026-12-24T18:00, in the trigger's zone"}

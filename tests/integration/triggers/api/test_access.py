@@ -86,7 +86,7 @@ async def test_a_key_of_all_apps_names_the_one_it_means(operator: Client, acme: 
     theirs = await acme.start()
 
     nameless = await operator.post("/v1/runs", {"workflow": "Sales"})
-    assert (nameless.status_code, list(nameless.json()["errors"])) == (403, ["app_id"])
+    assert (nameless.status_code, list(nameless.json()["errors"])) == (422, ["app_id"])
     ours = await operator.start(app_id="globex")
     assert [run["run_id"] for run in (await operator.get("/v1/runs")).json()["items"]] == [ours, theirs]
     assert [run["app_id"] for run in (await operator.get("/v1/runs?app_id=globex")).json()["items"]] == ["globex"]
@@ -132,6 +132,23 @@ async def test_a_key_that_calls_too_often_is_told_when_to_come_back(
     assert int(answers[2].headers["ratelimit-reset"]) <= 60
     assert answers[3].json()["status"] == 429
     assert (await acme.get("/v1/runs")).status_code == 200
+
+
+async def test_every_answer_to_a_key_says_how_often_it_may_call(gateway: Gateway, keys: ApiKeys) -> None:
+    client = Client(gateway, await keys.create("shop", "acme", rate=parse_rate("50/h")))
+    answers = [
+        await client.get("/v1/triggers"),
+        await client.post("/v1/runs", {"workflow": "Sales"}),
+        await client.post("/v1/runs", {}),
+        await client.get("/v1/nothing"),
+        await client.call("POST", "/v1/runs", content=b"{"),
+    ]
+
+    assert [each.status_code for each in answers] == [200, 202, 422, 404, 415]
+    assert [each.headers["ratelimit-limit"] for each in answers] == ["50"] * 5
+    assert [each.headers["ratelimit-remaining"] for each in answers] == ["49", "48", "47", "46", "45"]
+    assert 300 < int(answers[4].headers["ratelimit-reset"]) <= 360
+    assert "ratelimit-limit" not in (await gateway.client.get("/v1/runs")).headers
 
 
 async def test_strangers_who_guess_are_slowed_down_and_good_keys_are_not(

@@ -93,6 +93,7 @@ async def test_the_description_says_of_each_operation_what_it_is_for_and_how_it_
     document = await description(gateway)
     schemas = document["components"]["schemas"]
 
+    assert set(document["components"]["headers"]) == {"RateLimit-Limit", "RateLimit-Remaining", "RateLimit-Reset"}
     assert document["components"]["securitySchemes"]["api_key"]["scheme"] == "bearer"
     assert not [name for name in schemas if "__" in name or name == "HTTPValidationError"]
     for path, methods in document["paths"].items():
@@ -103,6 +104,8 @@ async def test_the_description_says_of_each_operation_what_it_is_for_and_how_it_
             assert operation["security"] == [{"api_key": []}], where
             assert {"401", "422", "429", "503"} <= set(operation["responses"]), where
             for status, answer in operation["responses"].items():
+                told = {name for name in answer.get("headers", {}) if name.startswith("RateLimit-")}
+                assert told == (set() if status == "401" else set(document["components"]["headers"])), (where, status)
                 kinds = set(answer.get("content", {}))
                 assert kinds == ({"application/problem+json"} if status >= "4" else kinds), (where, status)
             assert not [each for each in operation["parameters"] if "null" in json.dumps(each["schema"])], where

@@ -126,8 +126,10 @@ async def test_an_unusable_idempotency_key_is_refused(acme: Client) -> None:
         headers = [(b"authorization", f"Bearer {acme.key}".encode()), (b"idempotency-key", key.encode())]
         answer = await acme.gateway.client.post("/v1/runs", json={"workflow": "Sales"}, headers=headers)
         assert (answer.status_code, list(answer.json()["errors"])) == (422, ["Idempotency-Key"]), key
+        assert "printable ASCII" in answer.json()["detail"]
 
 
+UNKNOWN = "is not a field here; check the spelling or leave it out"
 BAD_BODIES: list[tuple[Any, str]] = [
     ({}, "workflow"),
     ({"workflow": 5}, "workflow"),
@@ -250,10 +252,9 @@ async def test_runs_are_listed_by_what_they_are_like(gateway: Gateway, acme: Cli
 
 async def test_a_filter_at_fault_is_named(acme: Client) -> None:
     bad = {
-        "limit=0": "limit",
-        "limit=1001": "limit",
-        "limit=many": "limit",
-        "state=lost": "state[0]",
+        "limit=": "limit",
+        "state=lost": "state",
+        "state=failed&state=lost": "state",
         "outcome=fine": "outcome",
         "hold=breath": "hold",
         "since=yesterday": "since",
@@ -263,6 +264,28 @@ async def test_a_filter_at_fault_is_named(acme: Client) -> None:
     for query, field in bad.items():
         answer = await acme.get(f"/v1/runs?{query}")
         assert (answer.status_code, list(answer.json()["errors"])) == (422, [field]), query
+
+
+async def test_what_is_wrong_with_a_value_says_what_to_write(acme: Client) -> None:
+    number, name = "must be a whole number from 1 to 1000", "is longer than 200 characters"
+    filters = {"limit=0": number, "limit=1001": number, "limit=many": number, f"workflow={'x' * 201}": name}
+    for query, said in {**filters, f"cursor={'x' * 2_001}": "is longer than 2000 characters"}.items():
+        assert list((await acme.get(f"/v1/runs?{query}")).json()["errors"].values()) == [said], query
+    priority = "must be a whole number from 0 to 9"
+    for body, told in (
+        ({}, {"workflow": "is needed"}),
+        ({"workflow": "Sales", "priority": 10}, {"priority": priority}),
+        ({"workflow": "Sales", "priority": "5"}, {"priority": priority}),
+        ({"workflow": 5, "piority": 7}, {"workflow": "must be text", "piority": UNKNOWN}),
+    ):
+        assert (await acme.post("/v1/runs", body)).json()["errors"] == told, body
+    assert (await acme.post("/v1/runs")).json()["errors"] == {"body": "is needed; send a JSON object"}
+    answer = {"message": " ", "question": 0, "by": ""}
+    assert (await acme.post("/v1/runs/run_1/answer", answer)).json()["errors"] == {
+        "message": "must be text, and not empty",
+        "question": "must be a whole number such as 1, as it was read",
+        "by": "must be text of up to 200 characters, and not empty",
+    }
 
 
 async def test_a_queued_run_is_cancelled_once(acme: Client) -> None:

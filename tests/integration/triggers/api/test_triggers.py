@@ -2,6 +2,7 @@
 
 import asyncio
 from typing import Any
+from urllib.parse import quote
 
 import httpx
 import pytest
@@ -120,9 +121,43 @@ async def test_a_name_is_given_once_and_an_operators_key_names_the_app(acme: Cli
 
     assert (nowhere.status_code, list(nowhere.json()["errors"])) == (404, ["workflow"])
     assert (twice.status_code, packages.status_code, whose.status_code) == (409, 409, 409)
-    assert (nobodys.status_code, list(nobodys.json()["errors"])) == (403, ["app_id"])
+    assert "is needed" in errors(nobodys)["app_id"]
     assert elsewhere.json()["trigger_id"] == "Sales/paid@initech"
     assert (await operator.get(two.headers["location"])).json()["app_id"] == "initech"
+
+
+async def test_the_id_that_a_listing_tells_is_an_address_too(acme: Client, operator: Client) -> None:
+    await make(acme)
+    await make(operator, app_id="a/c me@店")
+    await make(operator, {**FORM, "name": "paid"}, app_id="initech")
+
+    for id_ in [each for each in await listed(operator) if "@" in each]:
+        for path in (quote(id_), quote(id_, safe="")):
+            read = await operator.get(f"/v1/triggers/{path}")
+            assert (read.status_code, read.json()["trigger_id"]) == (200, id_), path
+        order = await operator.post(f"/v1/triggers/{quote(id_)}/pause", {})
+        assert (order.json()["trigger_id"], order.json()["changed"]) == (id_, True)
+    by_id, by_app = await acme.get(f"{ASK}@acme"), await acme.get(f"{ASK}?app_id=acme")
+    assert by_id.json() == by_app.json() == (await operator.get(f"{ASK}@acme")).json()
+    edited = await acme.call("PUT", f"{ASK}@acme", json={"spec": FORM, "revision": 1})
+    assert (edited.status_code, edited.json()["revision"]) == (200, 2)
+    assert (await acme.call("DELETE", f"{ASK}@acme")).status_code == 204
+
+
+async def test_an_id_is_of_one_app_and_of_no_packages_trigger(acme: Client, operator: Client) -> None:
+    await make(operator, app_id="globex")
+
+    for client, path in (
+        (acme, f"{ASK}@globex"),
+        (operator, f"{ASK}@globex?app_id=acme"),
+        (operator, f"{ASK}@never"),
+        (operator, f"{ASK}@"),
+        (operator, f"{PAID}@acme"),
+    ):
+        answer = await client.get(path)
+        assert (answer.status_code, answer.json()["detail"]) == (404, "there is no such trigger"), path
+        assert (await client.call("DELETE", path)).status_code == 404
+    assert (await operator.get(f"{ASK}@globex")).status_code == 200
 
 
 async def test_what_is_the_operators_is_not_for_an_apps_key(acme: Client, operator: Client) -> None:

@@ -49,10 +49,32 @@ async def test_a_form_is_filled_in_and_an_ended_run_made_up(ground: TriggerGroun
 
 
 @pytest.mark.parametrize(
+    ("name", "app_id", "event"),
+    [
+        ("paid", None, {"fullDocument": {"app_id": "acme"}}),
+        ("paid", "acme", {"fullDocument": {"app_id": "acme"}}),
+        ("paid", "acme", {"fullDocument": {"total": 3}}),
+        ("after", None, {"app_id": "acme"}),
+    ],
+)
+async def test_the_app_comes_from_the_event_where_it_names_one(
+    ground: TriggerGround, name: str, app_id: str | None, event: dict[str, Any]
+) -> None:
+    fired = await fire(ground, await find(ground, name), by="ann", app_id=app_id, event=event)
+
+    assert [each.app_id for each in fired] == ["acme"]
+    assert [run["app_id"] for run in await runs(ground)] == ["acme"]
+
+
+@pytest.mark.parametrize(
     ("name", "app_id", "event", "said"),
     [
         ("lead", None, {"email": "nobody"}, "event: email"),
         ("paid", None, {}, "app_id: is needed"),
+        ("paid", "acme", {"fullDocument": {"app_id": "globex"}}, "app_id: is acme, but the event names globex"),
+        ("paid", "acme", {"fullDocument": {"app_id": ["acme"]}}, "event: .*text is needed"),
+        ("paid", None, {"fullDocument": {"app_id": "a\n"}}, "event: .*no usable name"),
+        ("after", "acme", {"app_id": "globex"}, "app_id: is acme, but the event names globex"),
         ("hook", None, {"prices": ["x"]}, "event: "),
         ("hook", None, {"number": 2**70}, "event: "),
     ],

@@ -33,7 +33,7 @@ async def test_a_made_trigger_is_kept_as_it_was_written(ground: TriggerGround) -
 
     assert (shown["trigger_id"], shown["origin"], shown["app_id"]) == ("Sales/hourly@acme", "api", "acme")
     assert (shown["state"], shown["revision"], shown["apps"]) == ("active", 1, ["acme"])
-    assert shown["spec"] == {"name": "hourly", "type": "schedule", "every": "3600s"}
+    assert shown["spec"] == {"name": "hourly", "type": "schedule", "every": "1h"}
     assert shown["next_at"] > datetime.now(UTC)
     assert shown["source"] == "/apps/acme/workflows/Sales/triggers/hourly"
 

@@ -6,6 +6,7 @@ import pytest
 from pydantic import TypeAdapter, ValidationError
 
 from triggers.api.field_types import Moment, Name
+from triggers.api.trigger_models import ResumeOrder
 
 MOMENT: TypeAdapter[datetime] = TypeAdapter(Moment)
 NAME: TypeAdapter[str] = TypeAdapter(Name)
@@ -47,6 +48,21 @@ def test_what_is_no_time_is_refused_with_an_example(value: object) -> None:
 def test_a_plus_that_an_address_made_a_space_is_explained() -> None:
     with pytest.raises(ValidationError, match="%2B"):
         MOMENT.validate_python("2026-01-31T09:00:00 01:00")
+
+
+def test_one_sentence_is_told_whatever_is_wrong_with_a_value() -> None:
+    place: TypeAdapter[object] = TypeAdapter(ResumeOrder)
+    unfit: list[object] = [5, "then", "", [], {}]
+    for bad in unfit:
+        with pytest.raises(ValidationError) as told:
+            place.validate_python({"from": bad})
+        [error] = told.value.errors()
+        assert (error["loc"], error["msg"]) == (
+            ("from",),
+            "Value error, must be 'now', 'token' or a time with an offset, such as 2026-01-31T08:00:00Z",
+        )
+    for good in ("now", "token", "2026-01-31T08:00:00Z", None):
+        place.validate_python({"from": good})
 
 
 def test_a_name_is_one_line_of_text() -> None:

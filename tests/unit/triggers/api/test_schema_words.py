@@ -36,6 +36,7 @@ def ref(name: str) -> dict[str, Any]:
         ({"type": "string"}, "text"),
         ({"type": "string", "format": "date-time"}, "time"),
         ({"type": "integer", "minimum": 0, "maximum": 9.0}, "whole number, 0 to 9"),
+        ({"type": "integer", "minimum": 1, "maximum": 1e9}, "whole number, 1 or more"),
         ({"type": "array", "items": ref("State")}, "list of queued | running"),
         ({"anyOf": [ref("Order"), {"type": "null"}]}, "Order or null"),
         ({"const": "webhook"}, "webhook"),

@@ -15,6 +15,7 @@ from triggers.form.page import Filled, accepted_page, closed_page, empty_page, n
 from triggers.form.sheet import SECURITY_HEADERS
 from triggers.form.style import DARK, LIGHT, STYLE
 from triggers.gateway.problems import ProblemError, unavailable
+from triggers.gateway.reception import PausedError
 from workflows.package.trigger_specs.form import FormInput, FormSpec
 
 DELIVERY = "01KACVXM8E5Y5Q0T3Y4F6H7J8K"
@@ -144,14 +145,28 @@ def test_the_summary_of_errors_comes_first_and_is_focused() -> None:
     assert (summary.attributes["role"], summary.attributes["tabindex"]) == ("alert", "-1")
 
 
-def test_a_form_that_could_not_be_kept_comes_back_as_it_was() -> None:
-    response = not_kept_page(SPEC, filled({"first_name": "Ada"}), unavailable())
+@pytest.mark.parametrize(
+    ("problem", "heading", "advice"),
+    [
+        (unavailable(), "We could not take your answers just now", "send it again in a moment."),
+        (PausedError(), "This form is closed at the moment", "Please send it again later."),
+        (ProblemError(429, "internal"), "We could not take your answers just now", "send it again in a moment."),
+        (ProblemError(400, "the moon is full"), "We could not take your answers", "What is wrong: the moon is full."),
+        (ProblemError(404, "internal"), "We could not take your answers", "ask whoever gave you this address."),
+    ],
+)
+def test_a_form_that_could_not_be_kept_comes_back_as_it_was(problem: ProblemError, heading: str, advice: str) -> None:
+    response = not_kept_page(SPEC, filled({"first_name": "Ada"}), problem)
 
     page = parsed(response)
     check_accessible(page)
-    assert (response.status_code, response.headers["retry-after"]) == (503, "5")
+    assert response.status_code == problem.status
+    assert response.headers.get("retry-after") == problem.headers.get("retry-after")
     assert page.control("first_name").attributes["value"] == "Ada"
-    assert "send it again" in page.one("main").text
+    assert page.one("h2").text == heading
+    assert "Nothing was taken, but what you wrote is still below." in page.one("main").text
+    assert advice in page.one("main").text
+    assert "internal" not in page.one("main").text
 
 
 @pytest.mark.parametrize("status", [400, 404, 408, 413, 415, 503])

@@ -4,9 +4,11 @@ import asyncio
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
+import pytest
 from pymongo.errors import AutoReconnect
 
 from tests.trigger_packages import package_with
+from triggers.register import lookup as lookups
 from triggers.register.lookup import Lookup
 from triggers.register.record import Pause, Record
 from triggers.register.store import TriggerStore
@@ -162,13 +164,33 @@ async def test_a_failure_is_told_to_all_who_asked_and_not_remembered() -> None:
     assert await found(lookup, "acme") == ("Digest/paid@acme", None)
 
 
-async def test_guesses_do_not_fill_the_memory() -> None:
+async def test_while_the_store_is_away_a_package_is_still_known_and_what_the_store_last_said() -> None:
+    clock, store = Clock(), Slow()
+    lookup = Lookup(lambda: package_with(hook("opened", "acme")), store, clock=clock)
+    store.answer.set()
+    await found(lookup, "acme")
+    clock.now += 60
+    store.failure = AutoReconnect("away")
+
+    def known(app_id: str, name: str) -> WebhookSpec | None:
+        return lookup.last_known(WebhookSpec, app_id=app_id, workflow="Digest", name=name)
+
+    with pytest.raises(AutoReconnect):
+        await found(lookup, "acme")
+    assert known("acme", "opened") == hook("opened", "acme")
+    assert known("acme", "paid") == hook()
+    assert known("globex", "paid") is known("globex", "opened") is known("acme", "never") is None
+    assert lookup.last_known(FormSpec, app_id="acme", workflow="Digest", name="paid") is None
+
+
+async def test_guesses_do_not_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lookups, "MOST_REMEMBERED", 100)
     lookup = Lookup(package_with, Kept())
 
-    for number in range(10_050):
+    for number in range(150):
         await found(lookup, f"app{number}")
 
-    assert len(lookup._remembered) == 10_000
+    assert len(lookup._remembered) == 100
 
 
 async def test_a_packages_trigger_of_another_kind_goes_before_a_webhook_of_its_name() -> None:

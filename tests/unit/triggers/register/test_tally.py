@@ -6,7 +6,8 @@ from typing import Any
 
 from pymongo.errors import AutoReconnect
 
-from triggers.register.store import MAX_NOTES, TriggerStore
+from triggers.register.notes import MAX_NOTES
+from triggers.register.store import TriggerStore
 from triggers.register.tally import MOST_TRIGGERS, Tally
 from triggers.register.trigger import Trigger
 from workflows.package.trigger_specs.schedule import ScheduleSpec
@@ -69,12 +70,39 @@ async def test_only_the_newest_notes_are_kept_and_all_are_counted() -> None:
     store = Noted()
     tally = Tally(store)
     for number in range(MAX_NOTES + 5):
-        tally.skipped(trigger(), "overlap", event_id=str(number))
+        tally.skipped(trigger(), "unmappable", event_id=str(number), detail=f"no field {number}")
     await tally.write()
 
     counts, notes, _ = store.written["Digest/nightly"]
-    assert counts == {"skipped.overlap": MAX_NOTES + 5}
+    assert counts == {"skipped.unmappable": MAX_NOTES + 5}
     assert [each["event_id"] for each in notes] == [str(number) for number in range(5, MAX_NOTES + 5)]
+
+
+async def test_one_reason_again_and_again_is_one_note_and_pushes_none_out() -> None:
+    store = Noted()
+    tally = Tally(store)
+    tally.skipped(trigger(), "unmappable", detail="no field")
+    for number in range(1000):
+        tally.skipped(trigger(), "paused", app_id=("acme", "globex")[number % 2], event_id=str(number))
+    await tally.write()
+
+    _, notes, _ = store.written["Digest/nightly"]
+    said = [(each["reason"], each.get("app_id"), each.get("times"), each.get("event_id")) for each in notes]
+    assert said == [
+        ("unmappable", None, None, None),
+        ("paused", "acme", 500, "998"),
+        ("paused", "globex", 500, "999"),
+    ]
+    assert notes[1]["first_at"] <= notes[1]["at"]
+
+
+async def test_an_event_that_is_merged_is_neither_a_run_nor_a_duplicate() -> None:
+    store = Noted()
+    tally = Tally(store)
+    tally.merged(trigger())
+    await tally.write()
+
+    assert store.written["Digest/nightly"] == ({"merged": 1}, [], None)
 
 
 async def test_what_any_stranger_can_cause_pushes_no_note_out() -> None:

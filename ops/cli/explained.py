@@ -1,0 +1,38 @@
+"""What a command says of an error that is the user's or the world's, and the exit code that goes with it."""
+
+from workers.services import NothingRunning
+from workers.settings import SettingsError
+
+SAID_NO = 1
+WRONG_USE = 2
+
+
+def explained(error: Exception) -> tuple[str, int] | None:
+    """One line for the user; None of what is nobody's mistake but ours."""
+    if isinstance(error, SettingsError):
+        return str(error), SAID_NO if isinstance(error, NothingRunning) else WRONG_USE
+    return _of_packages(error) or _of_mongodb(error)
+
+
+def _of_packages(error: Exception) -> tuple[str, int] | None:
+    from ops.embedded.errors import EmbeddedError
+    from workflows.models_file import ModelsFileError
+    from workflows.package.findings import PackageError
+
+    if isinstance(error, PackageError):
+        return str(error.finding), SAID_NO
+    if isinstance(error, EmbeddedError):
+        return str(error), SAID_NO
+    return (str(error), WRONG_USE) if isinstance(error, ModelsFileError) else None
+
+
+def _of_mongodb(error: Exception) -> tuple[str, int] | None:
+    from pymongo.errors import ConfigurationError, OperationFailure, PyMongoError
+
+    if isinstance(error, ConfigurationError):
+        return f"UNATTENDED_MONGODB_URL cannot be used: {error}", WRONG_USE
+    if isinstance(error, PyMongoError):
+        said = str(error).partition(", full error:")[0].partition(", Topology Description:")[0][:200].rstrip(".")
+        how = "refuses" if isinstance(error, OperationFailure) else "does not answer"
+        return f"MongoDB {how}: {said}; run `unattended doctor`", SAID_NO
+    return None

@@ -1,0 +1,62 @@
+"""Commands that are imported when they are used: known by the words of the real ones, without their weight."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from importlib.metadata import version
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from ops.cli.deferred import Deferred
+from ops.cli.main import cli
+
+WIDTHS = range(20, 111)
+
+
+def deferred_in(group: click.Group) -> Iterator[Deferred]:
+    for command in group.commands.values():
+        if isinstance(command, Deferred):
+            yield command
+            real = command.command()
+            if isinstance(real, click.Group):
+                yield from deferred_in(real)
+
+
+DEFERRED = list(deferred_in(cli))
+
+
+@pytest.mark.parametrize("deferred", DEFERRED, ids=lambda each: each.place)
+def test_help_tells_of_a_deferred_command_what_it_would_tell_of_the_real_one(deferred: Deferred) -> None:
+    real = deferred.command()
+
+    assert deferred.name == real.name
+    for width in WIDTHS:
+        assert deferred.get_short_help_str(width) == real.get_short_help_str(width)
+
+
+def test_commands_of_every_group_are_deferred() -> None:
+    assert {"runs", "list", "triggers", "schema", "worker"} <= {each.name for each in DEFERRED}
+
+
+def test_a_deferred_command_has_the_help_the_arguments_and_the_suggestions_of_the_real_one() -> None:
+    run = CliRunner().invoke
+
+    assert run(cli, ["runs", "list", "--help"]).stdout.startswith("Usage: cli runs list [OPTIONS]\n\n  Newest first.")
+    assert "Invalid value for '--limit'" in run(cli, ["runs", "list", "--limit", "0"]).stderr
+    assert "Did you mean" in run(cli, ["valdate"]).stderr
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["triggers", "--help"], ["runs", "--help"], ["--version"]])
+def test_what_only_tells_of_commands_imports_no_library_but_that_of_commands(arguments: list[str]) -> None:
+    code = f"""
+import sys
+from ops.cli.main import cli
+cli.main({arguments!r}, standalone_mode=False)
+print(sorted({{"pydantic", "pymongo", "yaml", "rich", "asyncio", "celery"}} & sys.modules.keys()))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+
+    assert done.stdout.splitlines()[-1] == "[]"
+    assert done.stdout.startswith(("Usage", f"unattended {version('unattended')}"))
