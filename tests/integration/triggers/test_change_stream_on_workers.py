@@ -62,7 +62,7 @@ async def test_a_workflow_that_starts_itself_by_what_it_writes_is_stopped(stage:
     async def reads() -> Any:
         return await stage.store.database["streams"].find_one({"resume_token": {"$ne": None}})
 
-    async def stopped_twice() -> bool:
+    async def stopped_twice() -> Any:
         found = await triggers.find_one({"_id": "Desk/changed"}) or {}
         return (found.get("counts") or {}).get("skipped", {}).get("loop_guard") == 2
 
