@@ -156,7 +156,11 @@ async def test_a_failing_model_is_a_model_error_that_says_whether_to_try_again(
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
-@pytest.mark.parametrize(("said", "least_s", "most_s"), [("7", 7, 7), ("0.5", 0.5, 0.5), (IN_AN_HOUR, 60, 3600)])
+@pytest.mark.parametrize(
+    ("said", "least_s", "most_s"),
+    [("7", 7, 7), ("0.5", 0.5, 0.5), (IN_AN_HOUR, 60, 3600)],
+    ids=["seconds", "half a second", "a date"],
+)
 async def test_a_server_that_names_a_time_is_given_it(
     tmp_path: Path, stream: bool, said: str, least_s: float, most_s: float
 ) -> None:
