@@ -68,9 +68,8 @@ def run_request(happening: Happening, *, run_input: Mapping[str, Any] | None = N
     )
 
 
-def selected_app(trigger: Trigger, data: Any) -> str:
+def selected_app(mapped: Any, data: Any) -> str:
     """The app that `app_id: =expr` names in this event."""
-    mapped = trigger.spec.app_id
     app_id = resolve_text(mapped, data)
     if not app_id or len(app_id) > MAX_APP_ID_LENGTH or not app_id.isprintable():
         raise PayloadError(f"app_id {mapped!r} selects no usable name")

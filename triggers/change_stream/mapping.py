@@ -31,7 +31,7 @@ class Change:
 
 def apps_of(watch: Watch, change: Change) -> Sequence[str]:
     """PayloadError when it names no usable app."""
-    return watch.trigger.apps or (selected_app(watch.trigger, change.data),)
+    return watch.trigger.apps or (selected_app(watch.spec.app_id, change.data),)
 
 
 def request_of(watch: Watch, app_id: str, change: Change, fired_at: datetime) -> RunRequest:

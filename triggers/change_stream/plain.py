@@ -28,6 +28,8 @@ from triggers.quick_expression import LazyEvent
 
 _UUID_SUBTYPES = (3, 4)
 _AS_IT_IS: frozenset[type] = frozenset({str, int, bool, type(None)})  # most of what there is
+# Made plain in no time, without parts then.
+_SHORT = _AS_IT_IS | {float, Int64, datetime, DatetimeMS, ObjectId, Decimal128, UUID}
 
 
 def plain(value: Any) -> Any:
@@ -35,27 +37,42 @@ def plain(value: Any) -> Any:
 
 
 class PlainEvent(LazyEvent):
-    """Plain JSON of what is asked for: with it `when` costs an event that it does not hold for next to nothing."""
+    """Plain JSON of what is asked for: with it `when` costs an event that it does not hold for next to nothing. What
+    may be large is made plain once, by the name that it has in the event: an expression can ask a hundred times."""
 
-    __slots__ = ("_event", "_plain")
+    __slots__ = ("_event", "_plain", "_whole")
 
     def __init__(self, event: Mapping[str, Any]) -> None:
         self._event = event
-        self._plain: Mapping[str, Any] | None = None
+        self._plain: dict[str, Any] = {}
+        self._whole: Mapping[str, Any] | None = None
 
     def at(self, path: Sequence[str]) -> Any:
         value: Any = self._event
         for name in path:
-            value = value if type(value) is dict else plain(value)  # some kinds of value have parts once they are plain
+            if type(value) is not dict:
+                return None if type(value) in _SHORT else self._plain_at(path)
+            value = value.get(name)
+        return plain(value) if type(value) in _SHORT else self._plain_at(path)
+
+    def whole(self) -> Mapping[str, Any]:
+        if self._whole is None:
+            self._whole = {name: self._named(name) for name in self._event}
+        return self._whole
+
+    def _plain_at(self, path: Sequence[str]) -> Any:
+        """Some kinds of value have parts once they are plain."""
+        value = self._named(path[0])
+        for name in path[1:]:
             if type(value) is not dict:
                 return None
             value = value.get(name)
-        return plain(value)
+        return value
 
-    def whole(self) -> Mapping[str, Any]:
-        if self._plain is None:
-            self._plain = _mapping(self._event)
-        return self._plain
+    def _named(self, name: str) -> Any:
+        if name not in self._plain:
+            self._plain[name] = plain(self._event[name])
+        return self._plain[name]
 
 
 def _same(value: Any) -> Any:

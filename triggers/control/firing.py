@@ -83,8 +83,8 @@ def _of_event(trigger: Trigger, app_id: str | None, event: Mapping[str, Any], no
     data = _happening(trigger, app_id or "", event, now).data
     try:
         named = resolve_text(mapped, data)
-        if named and is_expression(trigger.spec.app_id):
-            named = selected_app(trigger, data)
+        if named:
+            named = selected_app(mapped, data)
     except PayloadError as error:
         raise UnfitTriggerError({"event": str(error)}) from None
     if not (named or app_id):

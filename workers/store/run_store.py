@@ -7,7 +7,7 @@ from typing import Any
 
 from pymongo import ASCENDING, DESCENDING, AsyncMongoClient
 from pymongo.asynchronous.database import AsyncDatabase
-from pymongo.errors import DuplicateKeyError, OperationFailure, WTimeoutError
+from pymongo.errors import ConfigurationError, DuplicateKeyError, OperationFailure, WTimeoutError
 from pymongo.read_concern import ReadConcern
 from pymongo.write_concern import WriteConcern
 
@@ -35,15 +35,18 @@ def connect(url: str, *, database: str) -> AsyncDatabase[Document]:
     Always the primary, whatever the URL prefers: a secondary does not know yet whom somebody has just claimed, and
     transactions are refused there.
     """
-    client: AsyncMongoClient[Document] = AsyncMongoClient(
-        url,
-        tz_aware=True,
-        readPreference="primary",
-        serverSelectionTimeoutMS=5_000,
-        connectTimeoutMS=5_000,
-        socketTimeoutMS=30_000,
-        appname="unattended",
-    )
+    try:
+        client: AsyncMongoClient[Document] = AsyncMongoClient(
+            url,
+            tz_aware=True,
+            readPreference="primary",
+            serverSelectionTimeoutMS=5_000,
+            connectTimeoutMS=5_000,
+            socketTimeoutMS=30_000,
+            appname="unattended",
+        )
+    except ValueError as error:  # of a port; of all else the driver raises its own
+        raise ConfigurationError(str(error)) from None
     return client.get_database(
         database,
         write_concern=WriteConcern(w="majority", j=True, wtimeout=10_000),

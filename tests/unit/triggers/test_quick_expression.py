@@ -117,3 +117,21 @@ def test_a_condition_that_does_not_hold_makes_nothing_plain_but_its_name() -> No
     assert not holds("fullDocument.status == 'paid'", event)
     with pytest.raises(AssertionError):
         event.whole()
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [" || ".join(["a.b == 'x'"] * 100), " && ".join(["!!a"] * 100), "a.b.c || a.b || a.b.d || length(a.b)"],
+)
+def test_what_may_be_large_is_made_plain_once_however_often_it_is_asked_for(expression: str) -> None:
+    made = 0
+
+    class Counted:
+        def __str__(self) -> str:
+            nonlocal made
+            made += 1
+            return "plain"
+
+    evaluate(expression, PlainEvent({"a": {"b": [Counted()]}}))
+
+    assert made == 1

@@ -74,6 +74,8 @@ async def test_the_app_comes_from_the_event_where_it_names_one(
         ("paid", "acme", {"fullDocument": {"app_id": "globex"}}, "app_id: is acme, but the event names globex"),
         ("paid", "acme", {"fullDocument": {"app_id": ["acme"]}}, "event: .*text is needed"),
         ("paid", None, {"fullDocument": {"app_id": "a\n"}}, "event: .*no usable name"),
+        ("after", None, {"app_id": "a\n"}, "event: .*no usable name"),
+        ("after", None, {"app_id": "a" * 201}, "event: .*no usable name"),
         ("after", "acme", {"app_id": "globex"}, "app_id: is acme, but the event names globex"),
         ("hook", None, {"prices": ["x"]}, "event: "),
         ("hook", None, {"number": 2**70}, "event: "),

@@ -1,0 +1,19 @@
+"""What commands say of an address of MongoDB that is none: one line, and the exit code for wrong use."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+
+@pytest.mark.parametrize("url", ["mongodb://h:99999/", "mongodb://h:x/", "mongodb://", "http://h/"])
+def test_an_address_of_mongodb_that_is_none_is_said_in_one_line(url: str) -> None:
+    command = [sys.executable, "-c", "from ops.cli.main import run; run()", "runs", "list"]
+    environment = {**os.environ, "UNATTENDED_MONGODB_URL": url}
+
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=60)
+
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("unattended: UNATTENDED_MONGODB_URL")
+    assert done.stderr.count("\n") == 1
