@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 ARGS ?=
 # pytest looks at its session's time between tests only.
 AT_MOST := $(if $(shell command -v timeout),timeout --kill-after=15 900)
-# Tests on servers mostly wait. Each process has servers of its own, and takes whole files.
+# Tests on servers mostly wait. Each process has servers of its own, and takes whole files: the longest come first.
 SIDE_BY_SIDE := -n auto --maxprocesses=3 --dist loadfile
 CHAOS_OF_TRIGGERS := tests/chaos/test_schedulers.py tests/chaos/test_change_streams.py
 .DEFAULT_GOAL := help
@@ -45,7 +45,7 @@ test-fast: $(VENV)/.installed-dev ## Tests without servers
 	@$(BIN)/pytest -q -n auto tests/unit tests/contracts $(ARGS)
 
 test-integration: $(VENV)/.installed-dev ## Tests on real Redis, MongoDB and Celery, started by the suite
-	@$(BIN)/pytest -q $(SIDE_BY_SIDE) tests/integration tests/chaos tests/e2e $(ARGS)
+	@$(BIN)/pytest -q $(SIDE_BY_SIDE) tests/e2e tests/chaos tests/integration $(ARGS)
 
 chaos: $(VENV)/.installed-dev ## The long storms: kills, pauses and outages at random, at most 15 minutes
 	@UNATTENDED_TEST_LONG=1 $(AT_MOST) $(BIN)/pytest -q --session-timeout=870 tests/chaos $(CHAOS_OF_TRIGGERS:%=--ignore=%) $(ARGS)
