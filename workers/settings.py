@@ -151,7 +151,7 @@ class Settings:
         if kind == "env" and name:
             value = self.environ.get(name)
             if not value:
-                raise SettingsError(f"the secret {reference} is not set in this environment; export {name}")
+                raise SettingsError(f"the secret {reference} is not set; export {name}")
             return value
         if kind == "file" and name:
             try:
