@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from ops.supervisor import role_command
+from tests.chaos.changing import Change, changed
 from tests.chaos.lengths import length, told
 from tests.chaos.own_servers import stage_on
 from tests.chaos.replica_set import replica_set_of_three
@@ -27,8 +28,10 @@ pytestmark = [pytest.mark.chaos, pytest.mark.timeout(length(short=180, long=900)
 
 EVENTS = length(short=1_500, long=100_000)
 DOCUMENTS = length(short=400, long=2_000)
+KILLS, OWNERS = length(short=(2, 2), long=(40, 8))
 ELECTION_EVENTS = length(short=300, long=3_000)
 WRITERS = length(short=20, long=100)
+ELECTION_DOCUMENTS = 3 * WRITERS
 PATIENCE_S = length(short=90, long=600)
 
 Document = dict[str, Any]
@@ -83,26 +86,9 @@ async def watchers(stage: Stage, count: int) -> AsyncIterator[list[Member]]:
         await asyncio.gather(*(member.stop() for member in members))
 
 
-async def change(stage: Stage, events: int, documents: int, *, seed: int) -> set[tuple[int, int | None]]:
-    """Documents are inserted and changed, each change of one with the next number, by writers side by side."""
-    orders = stage.store.database.client.get_database(shop(stage), write_concern=stage.store.database.write_concern)[
-        "orders"
-    ]
-
-    async def write(writer: int) -> set[tuple[int, int | None]]:
-        chance, newest = random.Random(seed + writer), dict[int, int]()
-        made = set[tuple[int, int | None]]()
-        for _ in range(events // WRITERS):
-            order = chance.randrange(writer, documents, WRITERS)
-            if order not in newest:
-                await orders.insert_one({"_id": order})
-            else:
-                await orders.update_one({"_id": order}, {"$set": {"n": newest[order] + 1}})
-            newest[order] = newest.get(order, -1) + 1
-            made.add((order, newest[order] or None))
-        return made
-
-    return set().union(*await asyncio.gather(*(write(writer) for writer in range(WRITERS))))
+async def change(stage: Stage, events: int, documents: int, *, seed: int) -> set[Change]:
+    orders = stage.store.database.client.get_database(shop(stage), write_concern=stage.store.database.write_concern)
+    return await changed(orders["orders"], events, documents, seed=seed, writers=WRITERS)
 
 
 async def runs_of(stage: Stage) -> list[Document]:
@@ -111,7 +97,7 @@ async def runs_of(stage: Stage) -> list[Document]:
     return found
 
 
-async def each_change_has_one_run(stage: Stage, made: set[tuple[int, int | None]]) -> None:
+async def each_change_has_one_run(stage: Stage, made: set[Change]) -> None:
     async def all_there() -> bool:
         return await stage.store.runs.count_documents({}) >= len(made)
 
@@ -131,8 +117,8 @@ async def test_three_watchers_that_are_killed_all_the_time_make_one_run_of_each_
     async with watchers(stage, 3) as members:
         changing = asyncio.create_task(change(stage, EVENTS, DOCUMENTS, seed=6))
         chance, kills, owners = random.Random(7), 0, set[str]()
-        # A quick machine has written all of it before the second owner comes: what is left to read is enough.
-        while not changing.done() or kills < 2 or len(owners) < 2:
+        # A quick machine has written all of it before the second owner comes: there is enough left to read.
+        while not changing.done() or kills < KILLS or len(owners) < OWNERS:
             await asyncio.sleep(chance.uniform(0.3, 1.5))
             owner = str(((await stream_of(stage)).get("lease") or {}).get("owner") or "")
             owners |= {owner} if owner else set()
@@ -154,7 +140,7 @@ async def test_elections_lose_no_change(settings: Settings, tmp_path: Path) -> N
         async with stage_on(own, tmp_path) as stage:
             declare(stage)
             async with watchers(stage, 2):
-                changing = asyncio.create_task(change(stage, ELECTION_EVENTS, 60, seed=8))
+                changing = asyncio.create_task(change(stage, ELECTION_EVENTS, ELECTION_DOCUMENTS, seed=8))
                 for elect in elections:
                     await asyncio.sleep(1.5)
                     await elect()

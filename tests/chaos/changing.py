@@ -1,0 +1,41 @@
+"""Changing: documents are inserted and changed, each change of one with the next number, by writers side by side."""
+
+import asyncio
+import contextlib
+import random
+from typing import Any
+
+from pymongo.asynchronous.collection import AsyncCollection
+from pymongo.errors import AutoReconnect, DuplicateKeyError
+
+Change = tuple[int, int | None]  # the document, and its number; None for its insert
+
+
+async def changed(
+    orders: AsyncCollection[dict[str, Any]], events: int, documents: int, *, seed: int, writers: int
+) -> set[Change]:
+    """What was written: so many events, and each of them majority-acknowledged."""
+
+    async def write(writer: int) -> set[Change]:
+        chance, newest, made = random.Random(seed + writer), dict[int, int](), set[Change]()
+        for _ in range(events // writers):
+            order = chance.randrange(writer, documents, writers)
+            newest[order] = newest.get(order, -1) + 1
+            await _written(orders, order, newest[order])
+            made.add((order, newest[order] or None))
+        return made
+
+    return set().union(*await asyncio.gather(*(write(writer) for writer in range(writers))))
+
+
+async def _written(orders: AsyncCollection[dict[str, Any]], order: int, n: int) -> None:
+    """Once, however often it is sent: the driver itself tries only twice, and an election may take longer."""
+    while True:
+        with contextlib.suppress(AutoReconnect):
+            if n:
+                await orders.update_one({"_id": order}, {"$set": {"n": n}})
+                return
+            with contextlib.suppress(DuplicateKeyError):
+                await orders.insert_one({"_id": order})
+            return
+        await asyncio.sleep(0.05)
