@@ -9,6 +9,8 @@ from jmespath.exceptions import EmptyExpressionError, IncompleteExpressionError,
 from jmespath.functions import Functions
 
 MAX_LENGTH = 2_000
+MAX_DEPTH = 100  # the parser takes more, and then no event could be looked at: each level costs calls inside calls
+_TOO_DEEP = "is nested too deeply"
 _MORE = "is not a JMESPath expression"
 
 
@@ -20,7 +22,9 @@ def jmespath_problem(text: str) -> str | None:
     except (JMESPathError, ValueError) as error:
         return f"{_MORE}: {_syntax(error)}"
     except RecursionError:
-        return "is nested too deeply"
+        return _TOO_DEEP
+    if _is_deeper(tree, MAX_DEPTH):
+        return _TOO_DEEP
     return next((problem for name, given in _calls(tree) if (problem := _call_problem(name, given))), None)
 
 
@@ -37,6 +41,13 @@ def _syntax(error: Exception) -> str:
     if str(getattr(error, "message", "")).startswith("Unclosed"):
         return f"the quote at character {position + 1} is not closed"
     return f"{str(token)[:40]!r} at character {position + 1} does not belong there"
+
+
+def _is_deeper(tree: Mapping[str, Any], most: int) -> bool:
+    level = [tree]
+    for _ in range(most):
+        level = [child for node in level for child in node.get("children", []) if isinstance(child, dict)]
+    return bool(level)
 
 
 def _calls(tree: Mapping[str, Any]) -> Iterator[tuple[str, int]]:

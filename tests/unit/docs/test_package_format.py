@@ -180,6 +180,7 @@ def test_the_bounds_and_defaults_are_those_of_the_code() -> None:
         f"and {storable.MAX_CONTEXT_BYTES // megabyte} MB later",
         f"a prompt shows {MAX_RENDERED:,} characters",
         f"A condition or an expression has at most {conditions.MAX_LENGTH:,} characters",
+        f"An expression of a trigger has at most {jmespath_problems.MAX_DEPTH} levels",
         f"a pattern {MAX_PATTERN_LENGTH:,}; it sees {MAX_MATCHED_LENGTH:,} characters",
         f"of more than {storable_values.MAX_BYTES // megabyte} MB the first {storable_values.MAX_TEXT:,} characters",
         f"| `max_turns` | {limits.max_turns} |",

@@ -8,6 +8,7 @@ import pytest
 from jmespath.exceptions import JMESPathError
 
 from tests.unit.workflows.packages import errors, load
+from triggers.payload import evaluate
 from workflows.package.jmespath_problems import MAX_LENGTH, jmespath_problem
 
 HOOK: dict[str, Any] = {"type": "webhook", "apps": ["a"], "verify": {"scheme": "github", "secret": "env:S"}}
@@ -44,6 +45,17 @@ def test_it_is_one_sentence(text: str, problem: str) -> None:
 def test_bounds() -> None:
     assert jmespath_problem("a" * (MAX_LENGTH + 1)) == f"has more than {MAX_LENGTH} characters; let a tool compute it"
     assert jmespath_problem("!" * 1999 + "a") == "is nested too deeply"
+
+
+@pytest.mark.parametrize("expression", ["||".join(["a"] * 600), "|".join(["a"] * 200), "[" * 150 + "a" + "]" * 150])
+def test_what_the_parser_takes_and_no_event_can_be_asked_is_refused(expression: str) -> None:
+    assert jmespath_problem(expression) == "is nested too deeply"
+
+
+@pytest.mark.parametrize("expression", ["||".join(["a=='x'"] * 99), "|".join(["a"] * 99), ".".join(["a"] * 99)])
+def test_what_is_accepted_can_be_asked_of_an_event(expression: str) -> None:
+    assert jmespath_problem(expression) is None
+    assert evaluate(expression, {"a": "y"}) in (None, False)
 
 
 @pytest.mark.parametrize(
