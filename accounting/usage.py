@@ -56,6 +56,7 @@ class UsageTotals:
     reasoning_tokens: int = 0
     cost_nano_usd: int = 0
     missing: int = 0
+    estimated: int = 0
     unpriced: int = 0
     key: dict[str, Any] = field(default_factory=dict)
 
@@ -76,4 +77,6 @@ class UsageTotals:
             "reasoning_tokens": self.reasoning_tokens,
             "cost_usd": self.cost_usd,
             "missing": self.missing,
+            "estimated": self.estimated,
+            "unpriced": self.unpriced,
         }

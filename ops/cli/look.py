@@ -18,9 +18,9 @@ BY = {"app": "app_id", "workflow": "workflow", "model": "model", "agent": "agent
 @json_option
 def usage(app_id: str | None, by: str, since: datetime | None, as_json: bool) -> None:
     """Tokens and USD, summed from the ledger."""
-    from accounting.totals import usage_totals
+    from accounting.totals.reading import Wanted, usage_totals
 
-    rows = with_database(lambda database, _: usage_totals(database, [BY[by]], app_id=app_id, since=since))
+    rows = with_database(lambda database, _: usage_totals(database, [BY[by]], Wanted(app_id=app_id, since=since)))
     if as_json:
         print_json([row.as_json() for row in rows])
         return

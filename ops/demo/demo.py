@@ -20,7 +20,7 @@ from typing import Any
 
 import click
 
-from accounting.totals import usage_totals
+from accounting.totals.reading import Wanted, usage_totals
 from ops.demo.report import print_summary, summary
 from ops.demo.scenario import EXPECTED, SECRET_VARIABLE, World, new_secret, prepare_packages
 from ops.embedded.errors import EmbeddedError
@@ -96,7 +96,7 @@ async def _play(folder: Path) -> dict[str, Any]:
                 await _happenings(world)
                 runs = await _ended_runs(world.database, since=began)
             metrics_url = f"http://{settings.metrics_listen}/metrics"
-            usage = [row.as_json() for row in await usage_totals(world.database, ["app_id"], since=began)]
+            usage = [row.as_json() for row in await usage_totals(world.database, ["app_id"], Wanted(since=began))]
             return summary(runs, usage, metrics_url=metrics_url)
 
 

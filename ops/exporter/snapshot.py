@@ -9,7 +9,7 @@ from typing import Any
 from pymongo.asynchronous.database import AsyncDatabase
 from pymongo.errors import OperationFailure, WTimeoutError
 
-from accounting.totals import usage_totals
+from accounting.totals.reading import usage_totals
 from accounting.usage import UsageTotals
 from ops.exporter.pauses import count_pauses
 from workers.reconciling.retention import ROLLUPS

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from fastapi import Depends, Query, Response
 from pymongo import ASCENDING, DESCENDING
 
-from accounting.totals import run_totals
+from accounting.totals.reading import run_totals
 from triggers.api.access import Caller, Reader
 from triggers.api.answers import json_answer
 from triggers.api.field_types import Moment, Name

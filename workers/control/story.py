@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from accounting.totals import run_totals
+from accounting.totals.reading import run_totals
 from workers.control.errors import RunNotFoundError
 from workers.control.replaying import replays_of
 from workers.store.ordering import awaited_order_of

@@ -16,9 +16,9 @@ from typing import Any
 from uuid import uuid4
 
 from accounting.grouped import Grouped
-from accounting.ledger import Ledger
+from accounting.ledger.ledger import Ledger
 from accounting.prices import PriceTable
-from accounting.totals import totals_of_runs
+from accounting.totals.reading import totals_of_runs
 from workers.broker.wakeups import Wakeups, celery_publisher
 from workers.celery import app
 from workers.fairness.admission import Admission

@@ -13,7 +13,7 @@ from collections import Counter
 import pymongo
 from pymongo.errors import PyMongoError
 
-from accounting.totals import run_totals
+from accounting.totals.reading import run_totals
 from workers.reconciling.batches import Question
 from workers.store.run import RunState, labels
 from workers.store.run_document import (

@@ -19,7 +19,7 @@ from pymongo.asynchronous.client_session import AsyncClientSession
 from pymongo.errors import DuplicateKeyError
 
 from accounting.grouped import Grouped, each_written
-from accounting.totals import run_totals
+from accounting.totals.reading import run_totals
 from workers.landmarks import passed
 from workers.store.documents import Documents
 from workers.store.run import AT_REST, Claim, Hold, LeaseLostError, RunState

@@ -12,7 +12,7 @@ from ag2.config import LLMClient
 from ag2.context import ConversationContext
 from ag2.events import BaseEvent, ModelRequest, ModelResponse, TextInput, ToolResultsEvent, Usage
 
-from accounting.budget import BudgetExhaustedError, PlannedCall, Reserve, Settle, unlimited
+from accounting.budgets.asking import BudgetExhaustedError, PlannedCall, Reserve, Settle, unlimited
 from accounting.prices import PriceTable
 from accounting.uninterrupted import to_its_end
 from accounting.usage import ModelCall, Tokens

@@ -6,9 +6,9 @@ from decimal import Decimal
 
 import pytest
 
-from accounting.ledger import COLLECTION, Ledger
+from accounting.ledger.ledger import COLLECTION, Ledger
 from accounting.prices import Price, PriceTable
-from accounting.totals import run_totals, usage_totals
+from accounting.totals.reading import Wanted, run_totals, usage_totals
 from accounting.usage import ModelCall, RunOwner, Tokens, UsageTotals
 from workers.store.run_store import RunStore
 
@@ -110,7 +110,7 @@ async def test_a_call_without_usage_is_missing_and_one_without_a_price_unpriced(
 async def test_totals_are_of_the_app_run_and_time_that_were_asked_for(store: RunStore, ledger: Ledger) -> None:
     await few_rows(ledger)
 
-    [of_app] = await usage_totals(store.database, [], app_id="acme", since=NEXT_DAY)
+    [of_app] = await usage_totals(store.database, [], Wanted(app_id="acme", since=NEXT_DAY))
 
     assert of_app.calls == 2
     assert (await run_totals(store.database, "run_2")).calls == 1

@@ -8,7 +8,7 @@ from prometheus_client import CollectorRegistry
 from pymongo import AsyncMongoClient
 from pymongo.errors import PyMongoError
 
-from accounting.ledger import Ledger
+from accounting.ledger.ledger import Ledger
 from accounting.prices import PriceTable
 from accounting.usage import ModelCall, RunOwner, Tokens, UsageTotals
 from workers.reconciling.batches import BATCH, Question

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from accounting.ledger import Ledger
+from accounting.ledger.ledger import Ledger
 from accounting.prices import PriceTable
 from accounting.usage import ModelCall, RunOwner, Tokens
 from ops.exporter.snapshot import take_snapshot

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from accounting.budget import PlannedCall, Settle
+from accounting.budgets.asking import PlannedCall, Settle
 from accounting.usage import ModelCall
 from tests.integration.workflows.cancelling import cancelled_at
 from tests.integration.workflows.faulty_server import (

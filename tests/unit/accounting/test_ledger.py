@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from accounting.ledger import usage_row
+from accounting.ledger.ledger import usage_row
 from accounting.prices import Price, PriceTable
-from accounting.totals import GROUPS, totals_pipeline
+from accounting.totals.reading import GROUPS, totals_pipeline
 from accounting.usage import ModelCall, RunOwner, Tokens, UsageTotals
 
 OWNER = RunOwner("run_1", "acme", None, "chat_1", "Digest", "schedule")

@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from accounting.budget import Reserve, unlimited
+from accounting.budgets.asking import Reserve, unlimited
 from accounting.usage import ModelCall
 from workflows.chat.agents import BuiltPackage, build_package
 from workflows.chat.checkpoint import Checkpoint, Counters

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from accounting.budget import BudgetExhaustedError, PlannedCall, Settle
+from accounting.budgets.asking import BudgetExhaustedError, PlannedCall, Settle
 from accounting.prices import Price, PriceTable
 from accounting.usage import ModelCall
 from tests.unit.workflows.chats import Chat, Kept, built, never

@@ -10,7 +10,7 @@ import pytest
 from ag2.config import LLMClient
 from ag2.events import ModelMessage, ModelResponse, ToolCallEvent, ToolCallsEvent, Usage
 
-from accounting.budget import PlannedCall, Settle
+from accounting.budgets.asking import PlannedCall, Settle
 from accounting.usage import ModelCall, Tokens
 from workflows.chat.errors import LimitReached, ModelError
 from workflows.chat.live import LiveTurn

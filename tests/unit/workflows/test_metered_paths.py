@@ -13,7 +13,7 @@ from ag2.compact import CompactTrigger, SummarizeCompact
 from ag2.knowledge import MemoryKnowledgeStore
 from ag2.middleware import RetryMiddleware
 
-from accounting.budget import PlannedCall, Settle, unlimited
+from accounting.budgets.asking import PlannedCall, Settle, unlimited
 from accounting.usage import ModelCall
 from tests.unit.workflows.chats import Chat, Kept, built
 from tests.unit.workflows.packages import ORCHESTRATOR, load

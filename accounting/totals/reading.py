@@ -1,12 +1,13 @@
 """Totals: sums over the ledger, never counted beside it."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from pymongo.asynchronous.database import AsyncDatabase
 
-from accounting.ledger import COLLECTION
+from accounting.ledger.ledger import COLLECTION
 from accounting.usage import UsageTotals
 
 # The name a reader sees, and the ledger expression it groups by.
@@ -17,7 +18,9 @@ GROUPS: Mapping[str, Any] = {
     "model": "$model",
     "provider": "$provider",
     "agent": "$agent",
+    "trigger_type": "$trigger_type",
     "day": {"$dateToString": {"date": "$at", "format": "%Y-%m-%d"}},
+    "hour": {"$dateToString": {"date": "$at", "format": "%Y-%m-%dT%H:00Z"}},
     "ok": "$ok",
 }
 
@@ -31,11 +34,36 @@ _SUMMED = (
 )
 
 
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Which calls are summed. What is None matches everything; `since` and `until` are about when a call began."""
+
+    app_id: str | None = None
+    workflow: str | None = None
+    agent: str | None = None
+    model: str | None = None
+    provider: str | None = None
+    trigger_type: str | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+
+    def query(self) -> dict[str, Any]:
+        names = ("app_id", "workflow", "agent", "model", "provider", "trigger_type")
+        query = {name: value for name in names if (value := getattr(self, name)) is not None}
+        bounds = {"$gte": self.since, "$lt": self.until}
+        within = {sign: value for sign, value in bounds.items() if value is not None}
+        return {**query, "at": within} if within else query
+
+
+EVERYTHING = Wanted()
+
+
 def totals_pipeline(keys: Sequence[str], match: Mapping[str, Any]) -> list[dict[str, Any]]:
     group: dict[str, Any] = {
         "_id": {key: GROUPS[key] for key in keys},
         "calls": {"$sum": 1},
         "missing": {"$sum": {"$cond": [{"$eq": ["$status", "missing"]}, 1, 0]}},
+        "estimated": {"$sum": {"$cond": [{"$eq": ["$status", "estimated"]}, 1, 0]}},
         # A call without an answer costs nothing; one with an answer and no price costs nobody knows what.
         "unpriced": {
             "$sum": {"$cond": [{"$and": [{"$eq": ["$cost_nano_usd", None]}, {"$ne": ["$status", "missing"]}]}, 1, 0]}
@@ -46,18 +74,9 @@ def totals_pipeline(keys: Sequence[str], match: Mapping[str, Any]) -> list[dict[
 
 
 async def usage_totals(
-    database: AsyncDatabase[dict[str, Any]],
-    keys: Sequence[str],
-    *,
-    app_id: str | None = None,
-    since: datetime | None = None,
+    database: AsyncDatabase[dict[str, Any]], keys: Sequence[str], wanted: Wanted = EVERYTHING
 ) -> list[UsageTotals]:
-    match: dict[str, Any] = {}
-    if app_id is not None:
-        match["app_id"] = app_id
-    if since is not None:
-        match["at"] = {"$gte": since}
-    rows = await database[COLLECTION].aggregate(totals_pipeline(keys, match))
+    rows = await database[COLLECTION].aggregate(totals_pipeline(keys, wanted.query()))
     return [_totals(row) async for row in rows]
 
 
