@@ -19,6 +19,18 @@ class Tokens:
 
 
 @dataclass(frozen=True, slots=True)
+class BegunCall:
+    """One call of a model that is made now. `within_s`: then it has an answer or has failed; None where nobody says."""
+
+    number: int
+    agent: str
+    provider: str
+    model: str
+    started_at: datetime
+    within_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class ModelCall:
     """One call of a model as the chat saw it, whether an answer came or not."""
 

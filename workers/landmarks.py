@@ -12,6 +12,7 @@ Landmark = Literal[
     "published",
     "woken",
     "claimed",
+    "asking",
     "answered",
     "recorded",
     "turn taken",

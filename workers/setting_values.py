@@ -1,12 +1,15 @@
 """What settings are written as: text from the environment into values, and what to write instead when it is wrong."""
 
+import ipaddress
 import os
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import SplitResult, urlsplit
 
 LEAST_RETENTION_DAYS = 7
+LEAST_LEDGER_DAYS = 35
 TRUE_WORDS = frozenset({"1", "true", "yes", "on"})
 FALSE_WORDS = frozenset({"0", "false", "no", "off", ""})
 _HOST = re.compile(r"(?:[a-z0-9](?:[a-z0-9._-]{0,251}[a-z0-9])?|\[[0-9a-f.]*:[0-9a-f:.]*\])(?::([1-9][0-9]{0,4}))?")
@@ -53,6 +56,13 @@ def retention_days(raw: str) -> int:
     return days
 
 
+def ledger_days(raw: str) -> int:
+    days = positive_int(raw)
+    if days < LEAST_LEDGER_DAYS:
+        raise ValueError(f"at least {LEAST_LEDGER_DAYS}: budgets of a month are reckoned from its rows")
+    return days
+
+
 def one_of(*words: str) -> Callable[[str], str]:
     def parse(raw: str) -> str:
         if raw.lower() not in words:
@@ -79,6 +89,37 @@ def hosts(raw: str) -> frozenset[str]:
         if match is None or int(match[1] or 0) > 65535:
             raise ValueError("names of hosts, such as api.example.com,127.0.0.1:8080")
     return frozenset(hosts)
+
+
+def https_url(raw: str) -> str:
+    try:
+        parts = urlsplit(raw.strip())
+        usable = bool(parts.hostname) and parts.port != 0 and raw.strip().isprintable() and " " not in raw.strip()
+    except ValueError:
+        usable = False
+    if not usable or parts.scheme not in ("https", "http") or parts.fragment:
+        raise ValueError("an address such as https://billing.example.com/usage")
+    if "@" in parts.netloc:
+        raise ValueError("it without user and password; batches are signed with UNATTENDED_BILLING_SECRET")
+    if parts.scheme == "http" and not _is_at_home(parts):
+        raise ValueError("https; plain http is only for hosts of your own network")
+    return raw.strip()
+
+
+def _is_at_home(parts: SplitResult) -> bool:
+    host = parts.hostname or ""
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:  # a name, which only a network of one's own knows, or the name of this machine
+        return "." not in host or host.endswith((".localhost", ".local", ".internal"))
+    return address.is_private or address.is_loopback
+
+
+def secret_references(raw: str) -> frozenset[str]:
+    references = frozenset(re.split(r"[,\s]+", raw.strip())) - {""}
+    if not references or any(not re.fullmatch(r"(?:env|file):.+", each) for each in references):
+        raise ValueError("env:NAME or file:PATH, and never the secret itself")
+    return references
 
 
 def truthy_unless_falsy(raw: str) -> bool:

@@ -11,6 +11,8 @@ from workers.setting_values import (
     Address,
     database_name,
     hosts,
+    https_url,
+    ledger_days,
     one_of,
     parse_address,
     path,
@@ -18,6 +20,7 @@ from workers.setting_values import (
     plain_text,
     positive_int,
     retention_days,
+    secret_references,
     truthy,
     truthy_unless_falsy,
 )
@@ -85,6 +88,9 @@ class Settings:
     retention_days: int = _setting(
         "Days a finished run is kept, at least 7; parked runs stay", default=30, parse=retention_days
     )
+    ledger_days: int = _setting(
+        "Days a row of the ledger is kept, at least 35; what it sums up to stays", default=400, parse=ledger_days
+    )
     max_memory_mb: int = _setting(
         "A worker that grows beyond this hands its runs back and starts anew", default=2048, parse=positive_int
     )
@@ -115,6 +121,20 @@ class Settings:
         default=frozenset(),
         parse=hosts,
         shown="none",
+    )
+    billing_url: str | None = _setting(
+        "Where usage is posted, signed, as `docs/billing.md` says; absent: nowhere",
+        default=None,
+        parse=https_url,
+        shown="none",
+        secret=True,
+    )
+    billing_secret: frozenset[str] = _setting(
+        "Its signing secrets, `env:NAME` or `file:PATH`; several, separated by commas, while they change",
+        default=frozenset(),
+        parse=secret_references,
+        shown="none",
+        secret=True,  # who writes the secret itself here by mistake shall not read it again in a log
     )
     log_format: str = _setting("console or json", default="console", parse=one_of("console", "json"))
     log_level: str = _setting(
@@ -182,7 +202,8 @@ def load_settings(environ: Mapping[str, str] | None = None, **overrides: Any) ->
         try:
             values[each.name] = each.metadata["parse"](raw)
         except ValueError as error:
-            raise SettingsError(f"{variable}={raw!r} cannot be used; write {error}") from None
+            written = f"{variable}={raw!r}" if each.repr else variable
+            raise SettingsError(f"{written} cannot be used; write {error}") from None
     given = {name: value for name, value in overrides.items() if value is not None}
     return replace(Settings(**values), **given)
 

@@ -1,43 +1,56 @@
-"""The ledger: one document per model call, written before the chat uses the answer.
+"""The ledger: one row per model call, written before the call is made and completed before its answer is used.
 
-A row's key is run:lease_token:call. A lease token is never used twice, so neither a retry nor a
-hand-back can collide with what an earlier owner recorded, and writing a row again changes nothing. So a row is
-written until it is stored: through an election, and also when the run has long been lost to another owner.
+1. `begin` writes the open row. From then on the call is known, also when this process is killed the next moment: a
+   row that nobody completes is closed as missing when its time is over, and never looks like a call that cost nothing.
+2. `record` completes it, and is never conditional on the lease: what a model served is owed, also by an owner that
+   lost its run. It tries until the row is stored, through an election and longer. Completing a row twice changes
+   nothing.
+
+What many runs of the process write at one moment goes to the store in one command. At most `MOST_WAITING` wait for it;
+whoever comes then waits before the call. A process that stops lets those that wait get there first (`drained`).
 """
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from pymongo import ASCENDING, IndexModel
+from pymongo import DeleteOne, InsertOne, ReplaceOne
 from pymongo.asynchronous.collection import AsyncCollection
 from pymongo.asynchronous.database import AsyncDatabase
 from pymongo.errors import DuplicateKeyError, PyMongoError
 
 from accounting.grouped import Grouped, each_written
+from accounting.ledger.rows import (
+    COLLECTION,
+    INDEXES,
+    NOT_THE_MODELS,
+    OPEN,
+    WORKER_LOST,
+    Row,
+    closed_row,
+    correction_of,
+    open_row,
+)
 from accounting.prices import PriceTable
 from accounting.store_errors import store_is_away
-from accounting.usage import ModelCall, RunOwner
+from accounting.usage import BegunCall, ModelCall, RunOwner
 
 log = logging.getLogger(__name__)
 
-Row = dict[str, Any]
+Write = InsertOne[Row] | ReplaceOne[Row] | DeleteOne
 
-COLLECTION = "usage"
 FIRST_PAUSE_S = 0.25
 LONGEST_PAUSE_S = 5.0
-
-INDEXES = (
-    IndexModel([("run_id", ASCENDING)], name="by_run"),  # a run's totals when it ends
-    IndexModel([("app_id", ASCENDING), ("at", ASCENDING)], name="by_app_and_time"),  # `unattended usage --since`
-)
+BEGINS_WITHIN_S = 10.0
+MOST_WAITING = 2_000
 
 
 @dataclass(frozen=True, slots=True)
 class EarlierCalls:
-    """What a run has called before its present owner; failures by agent leave out cancelled calls."""
+    """What a run has called before its present owner; failures by agent are those of the model."""
 
     count: int = 0
     tokens: int = 0
@@ -46,37 +59,124 @@ class EarlierCalls:
 
 
 class Ledger:
-    def __init__(self, database: AsyncDatabase[dict[str, Any]], prices: PriceTable) -> None:
-        self._rows: AsyncCollection[dict[str, Any]] = database[COLLECTION]
+    def __init__(
+        self,
+        database: AsyncDatabase[dict[str, Any]],
+        prices: PriceTable,
+        *,
+        holder: Callable[[], str] = str,
+        begins_closed: bool = True,
+    ) -> None:
+        """`holder` names this process, for budgets. `begins_closed`: no call is made while its row cannot be written;
+        else it is made, and its row written when the store is back."""
+        self._rows: AsyncCollection[Row] = database[COLLECTION]
         self._prices = prices
-        self._inserts = Grouped(self._insert)
+        self._holder = holder
+        self._begins_closed = begins_closed
+        self._writes = Grouped(self._write_all)
+        self._room = asyncio.Semaphore(MOST_WAITING)
+        self._writing = 0
+        self._nothing_left = asyncio.Event()
+        self._taking_back: set[asyncio.Task[None]] = set()
 
     async def ensure_indexes(self) -> None:
         await self._rows.create_indexes(list(INDEXES))
 
+    async def begin(self, owner: RunOwner, *, lease_token: int, call: BegunCall) -> None:
+        """Raises when the call must not be made: then there is no row of it either."""
+        row = open_row(owner, lease_token=lease_token, call=call, holder=self._holder())
+        try:
+            await self._written(InsertOne(row), row["_id"], within_s=BEGINS_WITHIN_S)
+        except DuplicateKeyError:
+            return  # an earlier try arrived though its answer did not
+        except PyMongoError as error:
+            self._take_back(row)
+            if self._begins_closed or not store_is_away(error):
+                raise
+            log.warning("call_made_without_row", extra={"row": row["_id"], "error": type(error).__name__})
+        except asyncio.CancelledError:
+            self._take_back(row)
+            raise
+
     async def record(self, owner: RunOwner, *, lease_token: int, call: ModelCall) -> None:
-        """Never conditional on the lease: what a model served is owed, also by an owner that lost its run."""
-        row = usage_row(owner, lease_token=lease_token, call=call, prices=self._prices)
-        pause_s = FIRST_PAUSE_S
+        row = closed_row(owner, lease_token=lease_token, call=call, holder=self._holder(), prices=self._prices)
+        complete = ReplaceOne({"_id": row["_id"], "rollup": OPEN}, row, upsert=True)
+        try:
+            await self._written(complete, row["_id"])
+        except DuplicateKeyError:
+            await self._corrected(row)
+
+    async def drained(self, *, within_s: float) -> bool:
+        """Whether all that this process has to write is written."""
+        try:
+            async with asyncio.timeout(within_s):
+                while self._writing:
+                    self._nothing_left.clear()
+                    await self._nothing_left.wait()
+        except TimeoutError:
+            log.error("usage_rows_left", extra={"rows": self._writing})
+        return not self._writing
+
+    async def _written(self, write: Write, row_id: str, *, within_s: float = float("inf")) -> None:
+        loop = asyncio.get_running_loop()
+        pause_s, give_up_at = FIRST_PAUSE_S, loop.time() + within_s
+        with self._counted():
+            async with self._room:
+                while True:
+                    try:
+                        await self._writes.do(write)
+                    except PyMongoError as error:
+                        if not store_is_away(error) or loop.time() + pause_s > give_up_at:
+                            raise
+                        log.warning("usage_row_waits", extra={"row": row_id, "error": type(error).__name__})
+                    else:
+                        return
+                    await asyncio.sleep(pause_s)
+                    pause_s = min(pause_s * 2, LONGEST_PAUSE_S)
+
+    @contextmanager
+    def _counted(self) -> Iterator[None]:
+        self._writing += 1
+        try:
+            yield
+        finally:
+            self._writing -= 1
+            if not self._writing:
+                self._nothing_left.set()
+
+    def _take_back(self, row: Row) -> None:
+        task = asyncio.ensure_future(self._taken_back(row))
+        self._taking_back.add(task)
+        task.add_done_callback(self._taking_back.discard)
+
+    async def _taken_back(self, row: Row) -> None:
+        """Behind the row, should that be on its way still. What cannot be taken back is closed as missing later."""
+        with self._counted():
+            try:
+                await self._writes.do(DeleteOne({"_id": row["_id"], "rollup": OPEN}))
+            except PyMongoError as error:
+                log.warning("usage_row_left_open", extra={"row": row["_id"], "error": type(error).__name__})
+
+    async def _corrected(self, row: Row) -> None:
+        """It is closed already: by a write of ours whose answer got lost, or since we were taken for dead."""
+        lost = {"_id": row["_id"], "error": WORKER_LOST}
         while True:
             try:
-                await self._inserts.do(row)
-            except DuplicateKeyError:
-                return  # an earlier write arrived though its answer did not
+                written = await self._rows.update_one(lost, correction_of(row))
             except PyMongoError as error:
                 if not store_is_away(error):
                     raise
-                log.warning("usage_row_waits", extra={"row": row["_id"], "error": type(error).__name__})
+                await asyncio.sleep(FIRST_PAUSE_S)
             else:
+                if written.matched_count:
+                    log.warning("usage_row_corrected", extra={"row": row["_id"]})
                 return
-            await asyncio.sleep(pause_s)
-            pause_s = min(pause_s * 2, LONGEST_PAUSE_S)
 
-    async def _insert(self, rows: Sequence[Row]) -> Sequence[Exception | None]:
-        return await each_written(self._rows.insert_many(rows, ordered=False), len(rows))
+    async def _write_all(self, writes: Sequence[Write]) -> Sequence[Exception | None]:
+        return await each_written(self._rows.bulk_write([*writes], ordered=False), len(writes))
 
     async def earlier_calls(self, run_id: str) -> EarlierCalls:
-        failed = {"$and": [{"$not": "$ok"}, {"$ne": ["$error", "Cancelled"]}]}
+        failed = {"$and": [{"$not": "$ok"}, {"$not": {"$in": ["$error", [*NOT_THE_MODELS]]}}]}
         sums = {
             "calls": {"$sum": 1},
             "tokens": {"$sum": {"$add": ["$input_tokens", "$output_tokens"]}},
@@ -91,31 +191,3 @@ class Ledger:
             cost_nano_usd=sum(row["cost"] for row in rows),
             failed_by_agent={row["_id"]: row["failed"] for row in rows},
         )
-
-
-def usage_row(owner: RunOwner, *, lease_token: int, call: ModelCall, prices: PriceTable) -> dict[str, Any]:
-    tokens = call.tokens
-    cost = prices.cost(tokens, provider=call.provider, model=call.model, at=call.started_at)
-    return {
-        "_id": f"{owner.run_id}:{lease_token}:{call.number}",
-        "run_id": owner.run_id,
-        "app_id": owner.app_id,
-        "user_id": owner.user_id,
-        "chat_id": owner.chat_id,
-        "workflow": owner.workflow,
-        "trigger_type": owner.trigger_type,
-        "agent": call.agent,
-        "provider": call.provider,
-        "model": call.model,
-        "input_tokens": tokens.input,
-        "cached_input_tokens": tokens.cached_input,
-        "cache_write_tokens": tokens.cache_write,
-        "output_tokens": tokens.output,
-        "reasoning_tokens": tokens.reasoning,
-        "status": call.status,
-        "ok": call.ok,
-        "error": call.error,
-        "duration_s": call.duration_s,
-        "cost_nano_usd": None if call.status == "missing" else cost,
-        "at": call.started_at,
-    }

@@ -1,37 +1,39 @@
-"""Totals: sums over the ledger, never counted beside it."""
+"""Reading totals: what has been used, exactly as the ledger says at the moment of the question.
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from datetime import datetime
+The sum of three parts, read at one moment: totals that the roll-up has made, rows that it has not added yet, and, when
+a time is asked for that does not begin or end with an hour, the rows of those parts of hours.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 from typing import Any
 
+from pymongo.asynchronous.client_session import AsyncClientSession
 from pymongo.asynchronous.database import AsyncDatabase
 
-from accounting.ledger.ledger import COLLECTION
+from accounting.ledger.rows import COLLECTION, CORRECTS, DUE, NOT_OPEN, Row
+from accounting.one_moment import at_one_moment
+from accounting.totals.sums import HOURS, LABELS, STATE, STATE_ID, SUMMED, TOTALS, Sums, hour_of, sum_up, taken_back
 from accounting.usage import UsageTotals
 
-# The name a reader sees, and the ledger expression it groups by.
-GROUPS: Mapping[str, Any] = {
-    "run_id": "$run_id",
-    "app_id": "$app_id",
-    "workflow": "$workflow",
-    "model": "$model",
-    "provider": "$provider",
-    "agent": "$agent",
-    "trigger_type": "$trigger_type",
-    "day": {"$dateToString": {"date": "$at", "format": "%Y-%m-%d"}},
-    "hour": {"$dateToString": {"date": "$at", "format": "%Y-%m-%dT%H:00Z"}},
-    "ok": "$ok",
-}
+Database = AsyncDatabase[dict[str, Any]]
+Query = Mapping[str, Any]
 
-_SUMMED = (
-    "input_tokens",
-    "cached_input_tokens",
-    "cache_write_tokens",
-    "output_tokens",
-    "reasoning_tokens",
-    "cost_nano_usd",
-)
+# The name a reader sees, and the expression it groups by, over rows and over hours.
+_BY_LABEL: Mapping[str, Any] = {name: f"${name}" for name in LABELS}
+_DAY, _HOUR = "%Y-%m-%d", "%Y-%m-%dT%H:00Z"
+
+
+def _time(field: str) -> Mapping[str, Any]:
+    return {
+        "day": {"$dateToString": {"date": f"${field}", "format": _DAY}},
+        "hour": {"$dateToString": {"date": f"${field}", "format": _HOUR}},
+    }
+
+
+GROUPS: Mapping[str, Any] = {**_BY_LABEL, **_time("at"), "run_id": "$run_id"}
+_GROUPS_OF_HOURS: Mapping[str, Any] = {**_BY_LABEL, **_time("hour")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,52 +49,149 @@ class Wanted:
     since: datetime | None = None
     until: datetime | None = None
 
-    def query(self) -> dict[str, Any]:
+    def query(self, time: str = "at") -> dict[str, Any]:
         names = ("app_id", "workflow", "agent", "model", "provider", "trigger_type")
         query = {name: value for name in names if (value := getattr(self, name)) is not None}
         bounds = {"$gte": self.since, "$lt": self.until}
         within = {sign: value for sign, value in bounds.items() if value is not None}
-        return {**query, "at": within} if within else query
+        return {**query, time: within} if within else query
 
 
 EVERYTHING = Wanted()
 
 
-def totals_pipeline(keys: Sequence[str], match: Mapping[str, Any]) -> list[dict[str, Any]]:
+async def usage_totals(database: Database, keys: Sequence[str], wanted: Wanted = EVERYTHING) -> list[UsageTotals]:
+    async def ask(session: AsyncClientSession) -> list[UsageTotals]:
+        return await totals_at(database, keys, wanted, session)
+
+    return await at_one_moment(database, ask)
+
+
+async def totals_at(
+    database: Database, keys: Sequence[str], wanted: Wanted, session: AsyncClientSession
+) -> list[UsageTotals]:
+    """In a snapshot of the caller's."""
+    state = await database[STATE].find_one({"_id": STATE_ID, "ready": True}, session=session)
+    reader = Reader(database, keys, session)
+    if state is None or "run_id" in keys:
+        await reader.add_rows({**wanted.query(), "rollup": NOT_OPEN})
+    elif wanted.since is None and wanted.until is None and not {"day", "hour"} & set(keys):
+        await reader.add(TOTALS, GROUPS, wanted.query())
+        await reader.add_waiting(wanted)
+    else:
+        await reader.add_hours(wanted, kept_since=state.get("kept_since"))
+    return reader.totals()
+
+
+class Reader:
+    """Sums up, by these keys, what it is told to add. `known`: sums to begin with, which are added to."""
+
+    def __init__(
+        self,
+        database: Database,
+        keys: Sequence[str],
+        session: AsyncClientSession,
+        known: dict[tuple[Any, ...], Sums] | None = None,
+    ) -> None:
+        self._database = database
+        self._keys = keys
+        self._session = session
+        self._sums = {} if known is None else known
+
+    async def add(self, collection: str, groups: Mapping[str, Any], query: Query) -> None:
+        group = {"_id": {key: groups[key] for key in self._keys}, **{name: {"$sum": f"${name}"} for name in SUMMED}}
+        found = await self._database[collection].aggregate(
+            [{"$match": dict(query)}, {"$group": group}], session=self._session
+        )
+        async for row in found:
+            sum_up(self._sums, self._key(row["_id"]), {name: row[name] for name in SUMMED})
+
+    async def add_rows(self, query: Query) -> None:
+        found = await self._database[COLLECTION].aggregate(totals_pipeline(self._keys, query), session=self._session)
+        async for row in found:
+            sum_up(self._sums, self._key(row["_id"]), {name: row[name] for name in SUMMED})
+
+    async def add_waiting(self, wanted: Wanted) -> None:
+        """What the roll-up will add, as it will add it."""
+        await self.add_rows({**wanted.query(), "rollup": DUE})
+        correcting = self._database[COLLECTION].find({**wanted.query(), "rollup": CORRECTS}, session=self._session)
+        async for row in correcting:
+            await self.add_rows({"_id": row["_id"]})
+            before, sums = taken_back(row)
+            sum_up(self._sums, self._key_of_row(before), sums)
+
+    async def add_hours(self, wanted: Wanted, *, kept_since: datetime | None) -> None:
+        """Whole hours from their totals; before and after them rows, which are older than no retention."""
+        since, until = wanted.since, wanted.until
+        if since is not None and kept_since is not None and since < kept_since:
+            since = hour_of(since)  # of an hour whose rows are gone there is only the whole
+        first = None if since is None else _next_hour(since)
+        last = None if until is None else hour_of(until)
+        if first is not None and last is not None and first > last:
+            await self.add_rows({**replace(wanted, since=since).query(), "rollup": NOT_OPEN})
+            return
+        whole = replace(wanted, since=first, until=last)
+        await self.add(HOURS, _GROUPS_OF_HOURS, whole.query("hour"))
+        await self.add_waiting(whole)
+        for begin, end in ((since, first), (last, until)):
+            if begin is not None and end is not None and begin < end:
+                await self.add_rows({**replace(wanted, since=begin, until=end).query(), "rollup": NOT_OPEN})
+
+    def totals(self) -> list[UsageTotals]:
+        found = sorted(self._sums.items(), key=lambda item: [(value is None, value) for value in item[0]])
+        return [
+            UsageTotals(key=dict(zip(self._keys, key, strict=True)), **sums)
+            for key, sums in found
+            if any(sums.values())  # a correction may have left nothing
+        ]
+
+    def _key(self, named: Mapping[str, Any]) -> tuple[Any, ...]:
+        return tuple(named.get(key) for key in self._keys)
+
+    def _key_of_row(self, row: Row) -> tuple[Any, ...]:
+        at = {"day": row["at"].strftime(_DAY), "hour": row["at"].strftime(_HOUR)}
+        return self._key({**row, **at})
+
+
+def _next_hour(at: datetime) -> datetime:
+    hour = hour_of(at)
+    return hour if hour == at else hour + timedelta(hours=1)
+
+
+def totals_pipeline(keys: Sequence[str], match: Query) -> list[dict[str, Any]]:
+    """Over rows of the ledger."""
+    missing = {"$eq": ["$status", "missing"]}
+    counted = {
+        "calls": True,
+        "missing": missing,
+        "estimated": {"$eq": ["$status", "estimated"]},
+        # A call without an answer costs nothing; one with an answer and no price costs nobody knows what.
+        "unpriced": {"$and": [{"$eq": ["$cost_nano_usd", None]}, {"$not": [missing]}]},
+    }
     group: dict[str, Any] = {
         "_id": {key: GROUPS[key] for key in keys},
-        "calls": {"$sum": 1},
-        "missing": {"$sum": {"$cond": [{"$eq": ["$status", "missing"]}, 1, 0]}},
-        "estimated": {"$sum": {"$cond": [{"$eq": ["$status", "estimated"]}, 1, 0]}},
-        # A call without an answer costs nothing; one with an answer and no price costs nobody knows what.
-        "unpriced": {
-            "$sum": {"$cond": [{"$and": [{"$eq": ["$cost_nano_usd", None]}, {"$ne": ["$status", "missing"]}]}, 1, 0]}
-        },
-        **{name: {"$sum": f"${name}"} for name in _SUMMED},
+        **{name: {"$sum": {"$cond": [condition, 1, 0]}} for name, condition in counted.items()},
+        **{name: {"$sum": f"${name}"} for name in SUMMED if name not in counted},
     }
-    return [{"$match": dict(match)}, {"$group": group}, {"$sort": {f"_id.{key}": 1 for key in keys} or {"_id": 1}}]
+    return [{"$match": dict(match)}, {"$group": group}]
 
 
-async def usage_totals(
-    database: AsyncDatabase[dict[str, Any]], keys: Sequence[str], wanted: Wanted = EVERYTHING
-) -> list[UsageTotals]:
-    rows = await database[COLLECTION].aggregate(totals_pipeline(keys, wanted.query()))
-    return [_totals(row) async for row in rows]
-
-
-async def run_totals(database: AsyncDatabase[dict[str, Any]], run_id: str) -> UsageTotals:
-    """What a run document's `usage` says when its run ends or parks."""
-    [totals] = await totals_of_runs(database, [run_id])
+async def run_totals(database: Database, run_id: str, *, going_on: bool = False) -> UsageTotals:
+    """What a run document's `usage` says when its run ends or parks: a call that is still open then is a lost one.
+    `going_on`: what it has used up to now; the call that is being made is not over."""
+    [totals] = await _of_runs(database, [run_id], {"rollup": NOT_OPEN} if going_on else {})
     return totals
 
 
-async def totals_of_runs(database: AsyncDatabase[dict[str, Any]], run_ids: Sequence[str]) -> list[UsageTotals]:
-    """Of each, in their order."""
-    pipeline = totals_pipeline(["run_id"], {"run_id": {"$in": [*run_ids]}})
-    rows = await database[COLLECTION].aggregate(pipeline)
-    found = {row["_id"]["run_id"]: _totals({**row, "_id": {}}) async for row in rows}
-    return [found.get(run_id, UsageTotals()) for run_id in run_ids]
+async def totals_of_runs(database: Database, run_ids: Sequence[str]) -> list[UsageTotals]:
+    """Of each that ends, in their order."""
+    return await _of_runs(database, run_ids, {})
 
 
-def _totals(row: dict[str, Any]) -> UsageTotals:
-    return UsageTotals(key=row.pop("_id"), **{name: int(value) for name, value in row.items()})
+async def _of_runs(database: Database, run_ids: Iterable[str], also: Query) -> list[UsageTotals]:
+    asked = [*run_ids]
+    rows = await database[COLLECTION].aggregate(totals_pipeline(["run_id"], {"run_id": {"$in": asked}, **also}))
+    found: dict[str, dict[str, Any]] = {}
+    async for row in rows:
+        found[row["_id"]["run_id"]] = {name: int(row[name]) for name in SUMMED}
+    return [UsageTotals(**found.get(run_id, {})) for run_id in asked]

@@ -90,7 +90,7 @@ async def one_run(store: RunStore, caller: Caller, run_id: str) -> Response:
     run = await store.find(run_id, app_id=caller.scope)
     if run is None:
         raise RunNotFoundError(run_id)
-    usage = await run_totals(store.database, run_id)
+    usage = await run_totals(store.database, run_id, going_on=run["state"] == RunState.RUNNING.value)
     replays = [each["_id"] for each in await replays_of(store, run)]
     return json_answer({**as_json(run), "usage": usage.as_json(), "replays": replays})
 

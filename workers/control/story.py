@@ -6,6 +6,7 @@ from accounting.totals.reading import run_totals
 from workers.control.errors import RunNotFoundError
 from workers.control.replaying import replays_of
 from workers.store.ordering import awaited_order_of
+from workers.store.run import RunState
 from workers.store.run_document import as_json
 from workers.store.run_store import RunStore
 
@@ -19,10 +20,11 @@ async def story_of(store: RunStore, run_id: str, *, app_id: str | None = None) -
     order_key = awaited_order_of(run)
     waits_for = {} if order_key is None else {"waits_for": await store.order.head_of(order_key)}
     turns = await store.committed_turns(run_id, up_to=run["turn"])
+    usage = await run_totals(store.database, run_id, going_on=run["state"] == RunState.RUNNING.value)
     return {
         **as_json(run),
         **waits_for,
         "turns": [{name: value for name, value in turn.items() if name not in _OURS} for turn in turns],
-        "usage": (await run_totals(store.database, run_id)).as_json(),
+        "usage": usage.as_json(),
         "replays": [each["_id"] for each in await replays_of(store, run)],
     }

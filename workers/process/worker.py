@@ -48,6 +48,7 @@ from workflows.package.models import Package
 TOOL_THREADS = 64
 # A deploy waits for turns to end as long as the grace; then they are cut off, and their runs handed back within this.
 HAND_BACK_WITHIN_S = 1.5
+DRAINED_WITHIN_S = 1.0
 STUCK_LEASES = 4
 STUCK_AT_LEAST_S = 60
 
@@ -101,6 +102,7 @@ class WorkerProcess:
         self.store = RunStore(database, republish_after_s=self.settings.republish_after_s)
         self.prices = prices
         self.ledger = Ledger(database, prices)
+        self._opened.callback(lambda: self.submit(self.ledger.drained(within_s=DRAINED_WITHIN_S)).result(timeout=5))
         self.totals = Grouped(partial(totals_of_runs, database))
         self.ownership = Ownership(
             self.store, owner=owner_name(), lease_s=self.settings.lease_s, versions=self._versions

@@ -6,10 +6,12 @@ from typing import Literal, get_args
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
+from accounting.ledger import retention as ledger_retention
+from accounting.totals import roll_up
 from workers.reconciling import reclaim, republish, retention
 from workers.store.run import HoldKind
 
-Step = Literal["reclaim", "release", "order", "republish", "retain"]
+Step = Literal["reclaim", "release", "order", "republish", "add_up", "retain", "retain_ledger"]
 _BUCKETS = (0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 
 
@@ -22,12 +24,20 @@ class ReconcileMetrics:
             return metric
 
         holds = [kind.value for kind in HoldKind]
+        rows = counter(
+            "unattended_ledger_rows_total",
+            "Rows of the ledger: added to the totals, closed since their worker is lost, deleted after their retention",
+            "result",
+            (roll_up.ADDED, roll_up.CLOSED, ledger_retention.PRUNED),
+        )
         released = counter("unattended_runs_released_total", "Held runs that may start again", "hold", holds)
         self._by_label: Mapping[Step, Counter] = {
             "reclaim": counter("unattended_reclaimed_total", "Runs taken from lost workers", "result", reclaim.RESULTS),
             "release": released,
             "order": released,
             "republish": counter("unattended_republished_total", "Wake-ups sent again", "reason", republish.REASONS),
+            "add_up": rows,
+            "retain_ledger": rows,
         }
         self._corrected = counter(
             "unattended_runs_corrected_total",

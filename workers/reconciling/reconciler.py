@@ -4,7 +4,8 @@
 2. `release`: held runs whose limit has room again may start.
 3. `order`: held runs whose turn has come may start, where nobody let them go.
 4. `republish`: runs whose time has come are made ready; lost wake-ups are sent again.
-5. `retain`: runs that were kept long enough are deleted.
+5. `add_up`: rows of the ledger are added to the totals, and handed to the billing export.
+6. `retain`, `retain_ledger`: runs and rows of the ledger that were kept long enough are deleted.
 
 Any number of reconcilers may run: every change is conditional on what was read, so that one of them makes it and the
 others find nothing. Times are the database's clock ($$NOW). Each step does a bounded part and goes on in the next
@@ -19,7 +20,10 @@ from datetime import timedelta
 
 from pymongo.errors import PyMongoError
 
+from accounting.billing.outbox import Outbox
+from accounting.ledger.retention import LedgerRetention
 from accounting.store_errors import store_is_away
+from accounting.totals.roll_up import RollUp
 from workers.fairness.releases import Releases
 from workers.reconciling.metrics import ReconcileMetrics, Step
 from workers.reconciling.orders import Orders
@@ -44,7 +48,10 @@ class Reconciler:
         self._orders = Orders(store, wakeups)
         self._reclaim = Reclaim(store)
         self._republish = Republish(store, wakeups, tickets, settings.republish_after_s)
+        outbox = None if settings.billing_url is None else Outbox(store.database)
+        self._roll_up = RollUp(store.database, outbox=outbox)
         self._retention = Retention(store, timedelta(days=settings.retention_days))
+        self._ledger_retention = LedgerRetention(store.database, timedelta(days=settings.ledger_days))
         self._metrics = metrics
 
     def _steps(self) -> Mapping[Step, Callable[[Counts], Awaitable[None]]]:
@@ -53,7 +60,9 @@ class Reconciler:
             "release": self._release,
             "order": self._orders.run_pass,
             "republish": self._republish.run_pass,
+            "add_up": self._roll_up.run_pass,
             "retain": self._retention.run_pass,
+            "retain_ledger": self._ledger_retention.run_pass,
         }
 
     async def run_pass(self) -> Reconciled:

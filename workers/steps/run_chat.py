@@ -4,17 +4,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from accounting.usage import ModelCall, RunOwner
+from accounting.usage import BegunCall, ModelCall, RunOwner
 from workers.landmarks import passed
 from workers.process.worker import WorkerProcess
 from workers.store.run import Claim
 from workflows.chat.agents import BuiltPackage
 from workflows.chat.answers import question_of
-from workflows.chat.checkpoint import read_progress
+from workflows.chat.checkpoint import Counters, read_progress
 from workflows.chat.clock import WorkedTime
 from workflows.chat.conversation import DEFAULT_OPENING
 from workflows.chat.live import Conversation
-from workflows.chat.meter import RecordUsage, RunMeter
+from workflows.chat.meter import RunMeter
 from workflows.context.context_variables import ContextVariables
 from workflows.context.facts import RunFacts
 from workflows.context.loading import suppressed_names
@@ -34,7 +34,7 @@ def new_chat(claim: Claim, built: BuiltPackage, worker: WorkerProcess) -> Conver
         built=built,
         context=ContextVariables(fixed),
         suppressed=suppressed_names(built.package, production=worker.context_sources.production),
-        meter=RunMeter(usage_recorder(claim, worker), counters, worker.prices),
+        meter=run_meter(claim, worker, counters),
         opening=worker.redactor.text(document["message"] or orchestrator.initial_message or DEFAULT_OPENING),
         next_agent=document["next_agent"],
         ended=ended,
@@ -99,16 +99,12 @@ def key_facts_of(package: Package, claim: Claim) -> Mapping[str, Any]:
     return key_facts(package, claim.document["input"], run_facts(claim.document).base_values())
 
 
-def usage_recorder(claim: Claim, worker: WorkerProcess) -> RecordUsage:
-    document = claim.document
-    owner = RunOwner(
-        run_id=claim.run_id,
-        app_id=document["app_id"],
-        user_id=document["user_id"],
-        chat_id=document["chat_id"],
-        workflow=document["workflow"],
-        trigger_type=document["trigger"]["type"],
-    )
+def run_meter(claim: Claim, worker: WorkerProcess, counters: Counters) -> RunMeter:
+    owner = owner_of(claim)
+
+    async def begin(call: BegunCall) -> None:
+        await worker.ledger.begin(owner, lease_token=claim.token, call=call)
+        passed("asking")
 
     async def record(call: ModelCall) -> None:
         passed("answered")
@@ -116,4 +112,16 @@ def usage_recorder(claim: Claim, worker: WorkerProcess) -> RecordUsage:
         passed("recorded")
         worker.metrics.model_call(owner.workflow, call)
 
-    return record
+    return RunMeter(record, counters, worker.prices, begin=begin)
+
+
+def owner_of(claim: Claim) -> RunOwner:
+    document = claim.document
+    return RunOwner(
+        run_id=claim.run_id,
+        app_id=document["app_id"],
+        user_id=document["user_id"],
+        chat_id=document["chat_id"],
+        workflow=document["workflow"],
+        trigger_type=document["trigger"]["type"],
+    )

@@ -111,6 +111,7 @@ class ChatModelConfig(ModelConfig):
                 explain=self._provider.explain,
                 normalise=self._provider.normalise,
                 fault=self._fault,
+                within_s=self._opened.answer_within_s,
             )
             self._client = TurnClient(metered)
         return self._client

@@ -1,16 +1,21 @@
 """The ledger on a real MongoDB: a row is written once, and totals are sums over rows."""
 
+import asyncio
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import Decimal
+from typing import Any
 
 import pytest
+from pymongo.errors import ServerSelectionTimeoutError
 
-from accounting.ledger.ledger import COLLECTION, Ledger
+from accounting.ledger.ledger import Ledger
+from accounting.ledger.rows import COLLECTION
 from accounting.prices import Price, PriceTable
 from accounting.totals.reading import Wanted, run_totals, usage_totals
-from accounting.usage import ModelCall, RunOwner, Tokens, UsageTotals
-from workers.store.run_store import RunStore
+from accounting.usage import BegunCall, ModelCall, RunOwner, Tokens, UsageTotals
+from workers.store.run_store import RunStore, connect
 
 pytestmark = pytest.mark.integration
 
@@ -27,6 +32,7 @@ CALL = ModelCall(
     started_at=datetime(2026, 3, 1, 23, 59, tzinfo=UTC),
     duration_s=0.5,
 )
+BEGUN = BegunCall(1, "Writer", "openai", "m", CALL.started_at, within_s=30)
 NEXT_DAY = datetime(2026, 3, 2, tzinfo=UTC)
 COST = 10 * 1_000 + 5 * 2_000  # nano-dollars of one such call
 
@@ -44,6 +50,119 @@ async def test_a_row_written_twice_is_one_row_and_no_error(store: RunStore, ledg
 
     assert await store.database[COLLECTION].count_documents({}) == 1
     assert (await run_totals(store.database, "run_1")).calls == 1
+
+
+async def rows(store: RunStore) -> list[dict[str, Any]]:
+    return await store.database[COLLECTION].find().to_list(None)
+
+
+async def test_a_call_is_known_before_it_is_made_and_completed_by_its_answer(store: RunStore, ledger: Ledger) -> None:
+    await ledger.begin(ACME, lease_token=1, call=BEGUN)
+    [begun] = await rows(store)
+    await ledger.record(ACME, lease_token=1, call=CALL)
+    [completed] = await rows(store)
+
+    assert (begun["_id"], begun["status"], begun["rollup"]) == ("run_1:1:1", "missing", 0)
+    assert (completed["_id"], completed["status"], completed["rollup"]) == ("run_1:1:1", "reported", 1)
+    assert "open_until" not in completed
+
+
+async def test_a_call_that_was_cancelled_before_it_was_made_leaves_no_row(store: RunStore, ledger: Ledger) -> None:
+    for _ in range(20):
+        beginning = asyncio.ensure_future(ledger.begin(ACME, lease_token=1, call=BEGUN))
+        await asyncio.sleep(0)
+        beginning.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await beginning
+    assert await ledger.drained(within_s=10)
+
+    assert await rows(store) == []
+
+
+@pytest.mark.parametrize("begins_closed", [True, False])
+async def test_while_the_store_is_away_a_call_is_made_only_when_that_is_wanted(
+    store: RunStore, monkeypatch: pytest.MonkeyPatch, begins_closed: bool
+) -> None:
+    monkeypatch.setattr("accounting.ledger.ledger.BEGINS_WITHIN_S", 0.3)
+    nobody = connect("mongodb://127.0.0.1:9/?serverSelectionTimeoutMS=50&serverMonitoringMode=poll", database="x")
+    away = Ledger(nobody, PriceTable(), begins_closed=begins_closed)
+    if begins_closed:
+        with pytest.raises(ServerSelectionTimeoutError):
+            await away.begin(ACME, lease_token=1, call=BEGUN)
+    else:
+        await away.begin(ACME, lease_token=1, call=BEGUN)
+    await nobody.client.close()
+
+    await Ledger(store.database, PriceTable()).record(ACME, lease_token=1, call=CALL)
+    assert [row["status"] for row in await rows(store)] == ["reported"]
+
+
+async def test_who_stops_waits_until_all_is_written_and_no_longer_than_that(store: RunStore, ledger: Ledger) -> None:
+    writing = [
+        asyncio.ensure_future(ledger.record(ACME, lease_token=1, call=replace(CALL, number=number)))
+        for number in range(300)
+    ]
+    await asyncio.sleep(0)
+
+    assert await ledger.drained(within_s=10)
+    assert len(await rows(store)) == 300
+    assert all(task.done() for task in writing)
+
+    nobody = connect("mongodb://127.0.0.1:9/?serverSelectionTimeoutMS=50&serverMonitoringMode=poll", database="x")
+    away = Ledger(nobody, PriceTable())
+    hanging = asyncio.ensure_future(away.record(ACME, lease_token=1, call=CALL))
+    await asyncio.sleep(0)
+    assert not await away.drained(within_s=0.05)
+    hanging.cancel()
+    await nobody.client.close()
+
+
+async def test_only_so_many_rows_wait_and_the_next_call_waits_before_it_is_made(
+    store: RunStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    most = 0
+    write_all = Ledger._write_all
+
+    async def slow(self: Ledger, writes: Sequence[Any]) -> Sequence[Exception | None]:
+        nonlocal most
+        most = max(most, len(self._writes._waiting) + len(writes))
+        return await write_all(self, writes)
+
+    monkeypatch.setattr(Ledger, "_write_all", slow)
+    monkeypatch.setattr("accounting.ledger.ledger.MOST_WAITING", 8)
+    narrow = Ledger(store.database, PriceTable())
+
+    await asyncio.gather(
+        *(narrow.begin(ACME, lease_token=1, call=replace(BEGUN, number=number)) for number in range(100))
+    )
+
+    assert (most, len(await rows(store))) == (8, 100)
+
+
+async def test_calls_of_lost_workers_are_no_failures_of_the_model(ledger: Ledger) -> None:
+    await ledger.record(ACME, lease_token=1, call=CALL)
+    await ledger.record(ACME, lease_token=1, call=replace(CALL, number=2, ok=False, error="ModelError"))
+    await ledger.record(ACME, lease_token=1, call=replace(CALL, number=3, ok=False, error="Cancelled"))
+    await ledger.begin(ACME, lease_token=1, call=replace(BEGUN, number=4))
+
+    earlier = await ledger.earlier_calls("run_1")
+
+    assert (earlier.count, earlier.tokens, dict(earlier.failed_by_agent)) == (4, 45, {"Writer": 1})
+
+
+async def test_what_is_being_asked_is_no_part_of_a_run_that_goes_on_and_a_lost_call_of_one_that_ends(
+    store: RunStore, ledger: Ledger
+) -> None:
+    await ledger.record(ACME, lease_token=1, call=CALL)
+    await ledger.begin(ACME, lease_token=1, call=replace(BEGUN, number=2))
+
+    going_on, ended = (
+        await run_totals(store.database, "run_1", going_on=True),
+        await run_totals(store.database, "run_1"),
+    )
+
+    assert (going_on.calls, going_on.missing) == (1, 0)
+    assert (ended.calls, ended.missing, ended.input_tokens) == (2, 1, 10)
 
 
 async def test_the_same_call_under_another_lease_is_owed_as_well(store: RunStore, ledger: Ledger) -> None:

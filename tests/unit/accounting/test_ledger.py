@@ -1,16 +1,17 @@
 """The ledger's rows, and the pipeline that sums them."""
 
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
 import pytest
 
-from accounting.ledger.ledger import usage_row
+from accounting.ledger.rows import closed_row, open_row
 from accounting.prices import Price, PriceTable
 from accounting.totals.reading import GROUPS, totals_pipeline
-from accounting.usage import ModelCall, RunOwner, Tokens, UsageTotals
+from accounting.totals.sums import SUMMED
+from accounting.usage import BegunCall, ModelCall, RunOwner, Tokens, UsageTotals
 
 OWNER = RunOwner("run_1", "acme", None, "chat_1", "Digest", "schedule")
 PRICES = PriceTable((Price("openai", "m", Decimal(1), Decimal(2)),))
@@ -28,7 +29,7 @@ CALL = ModelCall(
 
 
 def row(call: ModelCall = CALL, *, lease_token: int = 7) -> dict[str, Any]:
-    return usage_row(OWNER, lease_token=lease_token, call=call, prices=PRICES)
+    return closed_row(OWNER, lease_token=lease_token, call=call, holder="worker-1", prices=PRICES)
 
 
 def test_a_rows_key_is_run_lease_token_and_call() -> None:
@@ -49,6 +50,7 @@ def test_a_row_says_who_pays_and_for_what() -> None:
         "agent": "Writer",
         "provider": "openai",
         "model": "m",
+        "holder": "worker-1",
         "input_tokens": 10,
         "cached_input_tokens": 4,
         "cache_write_tokens": 1,
@@ -60,7 +62,26 @@ def test_a_row_says_who_pays_and_for_what() -> None:
         "duration_s": 0.5,
         "cost_nano_usd": 20_000,
         "at": CALL.started_at,
+        "rollup": 1,
     }
+
+
+def test_an_open_row_is_known_as_missing_and_says_when_it_is_given_up() -> None:
+    begun = BegunCall(3, "Writer", "openai", "m", CALL.started_at, within_s=30)
+
+    opened = open_row(OWNER, lease_token=7, call=begun, holder="worker-1")
+
+    assert opened.keys() - row().keys() == {"open_until"}
+    assert (opened["_id"], opened["status"], opened["ok"], opened["cost_nano_usd"]) == (
+        "run_1:7:3",
+        "missing",
+        False,
+        None,
+    )
+    assert (opened["rollup"], opened["input_tokens"]) == (0, 0)
+    assert opened["open_until"] == CALL.started_at + timedelta(seconds=90)
+    same = ("run_id", "app_id", "workflow", "agent", "provider", "model", "trigger_type", "at")
+    assert all(opened[name] == row()[name] for name in same)
 
 
 @pytest.mark.parametrize("call", [replace(CALL, status="missing", tokens=Tokens()), replace(CALL, model="unheard-of")])
@@ -69,19 +90,11 @@ def test_what_is_not_known_has_no_cost_rather_than_none_to_pay(call: ModelCall) 
 
 
 def test_the_pipeline_filters_first_and_names_every_total() -> None:
-    match, group, sort = totals_pipeline(["app_id", "day"], {"app_id": "acme"})
+    match, group = totals_pipeline(["app_id", "day"], {"app_id": "acme"})
 
     assert match == {"$match": {"app_id": "acme"}}
     assert group["$group"]["_id"] == {"app_id": "$app_id", "day": GROUPS["day"]}
-    assert set(group["$group"]) - {"_id"} == set(UsageTotals.__dataclass_fields__) - {"key"}
-    assert sort == {"$sort": {"_id.app_id": 1, "_id.day": 1}}
-
-
-def test_the_pipeline_of_one_grand_total_is_valid_too() -> None:
-    _, group, sort = totals_pipeline([], {})
-
-    assert group["$group"]["_id"] == {}
-    assert sort == {"$sort": {"_id": 1}}
+    assert set(group["$group"]) - {"_id"} == set(UsageTotals.__dataclass_fields__) - {"key"} == set(SUMMED)
 
 
 def test_totals_as_json_put_the_key_first_and_dollars_for_nano_dollars() -> None:
@@ -101,4 +114,6 @@ def test_totals_as_json_put_the_key_first_and_dollars_for_nano_dollars() -> None
         "reasoning_tokens",
         "cost_usd",
         "missing",
+        "estimated",
+        "unpriced",
     }

@@ -14,7 +14,7 @@ from accounting.prices import Price, PriceTable
 from accounting.usage import ModelCall
 from tests.unit.workflows.chats import Chat, Kept, built, never
 from tests.unit.workflows.packages import ORCHESTRATOR, load, rule, write_tool
-from workflows.chat import meter as metering
+from workflows.chat import reserving
 from workflows.chat.checkpoint import Checkpoint
 from workflows.chat.conversation import converse
 from workflows.chat.loops import ROUNDS_OVER, SAME_ROUNDS, SAME_TURNS, TURNS_OVER
@@ -343,7 +343,7 @@ async def test_a_budget_that_cannot_be_asked_means_another_attempt_and_no_call(t
 async def test_a_budget_that_does_not_answer_is_one_that_cannot_be_asked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(metering, "BUDGET_ANSWERS_WITHIN_S", 0.01)
+    monkeypatch.setattr(reserving, "BUDGET_ANSWERS_WITHIN_S", 0.01)
     chat = guarded(tmp_path)
 
     async def hang(_: PlannedCall) -> Settle:
@@ -362,7 +362,7 @@ async def test_a_budget_that_does_not_answer_is_one_that_cannot_be_asked(
 async def test_an_answer_that_is_paid_for_is_used_though_it_could_not_be_settled(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, hangs: bool
 ) -> None:
-    monkeypatch.setattr(metering, "BUDGET_ANSWERS_WITHIN_S", 0.01)
+    monkeypatch.setattr(reserving, "BUDGET_ANSWERS_WITHIN_S", 0.01)
     chat = guarded(tmp_path)
 
     async def settle(_: ModelCall) -> None:

@@ -11,11 +11,11 @@ from ag2.config import LLMClient
 from ag2.events import ModelMessage, ModelResponse, ToolCallEvent, ToolCallsEvent, Usage
 
 from accounting.budgets.asking import PlannedCall, Settle
-from accounting.usage import ModelCall, Tokens
+from accounting.normalising import with_details_inside
+from accounting.usage import BegunCall, ModelCall, Tokens
 from workflows.chat.errors import LimitReached, ModelError
 from workflows.chat.live import LiveTurn
 from workflows.chat.meter import MeteredClient, RunMeter
-from workflows.chat.providers.tokens import with_details_inside
 from workflows.chat.turn_client import with_readable_arguments
 
 Answer = Callable[[], Awaitable[ModelResponse]]
@@ -113,14 +113,62 @@ async def test_calls_are_numbered_over_all_turns_of_a_run() -> None:
     assert desk.turn.tokens == {"input": 10, "output": 2}
 
 
-async def test_an_answer_without_usage_is_missing_rather_than_free() -> None:
+async def test_an_answer_without_usage_is_estimated_rather_than_free() -> None:
     async def silent() -> ModelResponse:
         return response(usage=Usage())
 
     desk = Desk(silent)
     await desk.ask()
 
-    assert [(call.status, call.ok, call.tokens) for call in desk.book.calls] == [("missing", True, Tokens())]
+    [call] = desk.book.calls
+    assert (call.status, call.ok, call.tokens) == ("estimated", True, Tokens(input=1, output=1))
+    assert desk.run.counters.tokens == 2
+
+
+async def test_a_call_is_known_before_it_is_made() -> None:
+    steps: list[str] = []
+
+    async def asked() -> ModelResponse:
+        steps.append("asked")
+        return response()
+
+    async def reserve(_: PlannedCall) -> Settle:
+        steps.append("reserved")
+        return settle
+
+    async def settle(_: ModelCall) -> None:
+        steps.append("settled")
+
+    async def begin(call: BegunCall) -> None:
+        steps.append(f"begun {call.number} {call.within_s}")
+
+    desk = Desk(asked)
+    desk.run.reserve, desk.run.begin = reserve, begin
+    await desk.ask()
+
+    assert steps == ["reserved", "begun 1 None", "asked", "settled"]
+
+
+@pytest.mark.parametrize("error", [OSError("the ledger is away"), asyncio.CancelledError()])
+async def test_a_call_that_cannot_be_made_known_is_not_made_and_costs_nothing(error: BaseException) -> None:
+    settled: list[ModelCall] = []
+
+    async def reserve(_: PlannedCall) -> Settle:
+        return settle
+
+    async def settle(call: ModelCall) -> None:
+        settled.append(call)
+
+    async def begin(_: BegunCall) -> None:
+        raise error
+
+    desk = Desk(never)
+    desk.run.reserve, desk.run.begin = reserve, begin
+    with pytest.raises(type(error)):
+        await desk.ask()
+
+    assert [(call.status, call.ok, call.tokens) for call in settled] == [("missing", False, Tokens())]
+    assert (desk.book.calls, desk.run.counters.model_calls, desk.run.reserving) == ([], 0, 0)
 
 
 @pytest.mark.parametrize(

@@ -5,11 +5,11 @@ from typing import Any, cast
 from ag2.config.anthropic import AnthropicConfig
 from anthropic import APIConnectionError, APIError, APIStatusError, APITimeoutError
 
+from accounting.normalising import NORMALISE
 from workflows.chat.connections import pooled_client
 from workflows.chat.errors import ModelError
 from workflows.chat.providers.failures import explain_transport, refused, unreadable
 from workflows.chat.providers.provider import OpenModel, Provider, answer_within_s
-from workflows.chat.providers.tokens import NORMALISE
 from workflows.models_file import AnthropicModel
 
 NAME = "anthropic"

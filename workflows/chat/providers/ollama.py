@@ -4,10 +4,10 @@ import httpx
 from ag2.config.ollama import OllamaConfig
 from ollama import ResponseError
 
+from accounting.normalising import NORMALISE
 from workflows.chat.errors import ModelError
 from workflows.chat.providers.failures import explain_transport, refused
 from workflows.chat.providers.provider import OpenModel, Provider, answer_within_s, httpx_options
-from workflows.chat.providers.tokens import NORMALISE
 from workflows.models_file import OllamaModel
 
 NAME = "ollama"

@@ -6,11 +6,11 @@ from typing import Any
 from ag2.config import OpenAIConfig
 from openai import APIConnectionError, APIError, APIStatusError, APITimeoutError
 
+from accounting.normalising import NORMALISE
 from workflows.chat.connections import pooled_client
 from workflows.chat.errors import ModelError
 from workflows.chat.providers.failures import explain_transport, refused, unreadable
 from workflows.chat.providers.provider import OpenModel, Provider, answer_within_s
-from workflows.chat.providers.tokens import NORMALISE
 from workflows.models_file import HostedModel, OpenAIModel
 
 NO_KEY = "none"  # a local server needs no key, but the library insists on one

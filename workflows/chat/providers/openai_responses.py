@@ -4,10 +4,10 @@ from functools import partial
 
 from ag2.config import OpenAIResponsesConfig
 
+from accounting.normalising import NORMALISE
 from workflows.chat.connections import pooled_client
 from workflows.chat.providers.openai import client_options, explain
 from workflows.chat.providers.provider import OpenModel, Provider, answer_within_s
-from workflows.chat.providers.tokens import NORMALISE
 from workflows.models_file import OpenAIResponsesModel
 
 

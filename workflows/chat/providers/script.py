@@ -1,8 +1,8 @@
 """The script: answers from a file, without a server."""
 
+from accounting.normalising import NORMALISE
 from workflows.chat.errors import ModelError
 from workflows.chat.providers.provider import OpenModel, Provider
-from workflows.chat.providers.tokens import NORMALISE
 from workflows.chat.script import ScriptConfig, read_script
 from workflows.models_file import ScriptModel
 

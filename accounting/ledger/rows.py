@@ -1,0 +1,112 @@
+"""Rows of the ledger: what the store keeps of one model call, from before it is made until it is in the totals.
+
+`rollup` marks what the totals do not know yet. A row is open from before its call until there is an answer or an
+error; then it is due, and the mark goes when the totals have it. A row whose worker was killed is closed as missing
+when its time is over. Should its answer come all the same, from a worker that was only asleep, it corrects the row.
+"""
+
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any
+
+from pymongo import ASCENDING, IndexModel
+
+from accounting.prices import PriceTable
+from accounting.usage import BegunCall, ModelCall, RunOwner, Tokens
+
+Row = dict[str, Any]
+
+COLLECTION = "usage"
+
+OPEN, DUE, CORRECTS = 0, 1, 2
+TO_BE_ADDED = {"$in": [DUE, CORRECTS]}
+NOT_OPEN = {"$ne": OPEN}
+WORKER_LOST = "WorkerLost"
+# Errors that are none of the model's: what is asked again then is not asked by a model that has failed.
+NOT_THE_MODELS = (None, "Cancelled", WORKER_LOST)
+
+# Clocks of workers and the store may differ so much before a call that is still going on is taken for lost.
+CLOSED_AFTER_S = 60.0
+USUALLY_WITHIN_S = 600.0
+
+BY_ROLLUP = "by_rollup"
+BY_TIME = "by_time"
+INDEXES = (
+    IndexModel([("run_id", ASCENDING)], name="by_run"),  # a run's totals when it ends
+    IndexModel([("app_id", ASCENDING), ("at", ASCENDING)], name="by_app_and_time"),  # of an app since some time
+    IndexModel([("at", ASCENDING)], name=BY_TIME),  # hour by hour: retention, rebuilding, exports
+    IndexModel(
+        [("rollup", ASCENDING), ("open_until", ASCENDING)],
+        name=BY_ROLLUP,
+        partialFilterExpression={"rollup": {"$exists": True}},
+    ),
+)
+
+
+def row_id(owner: RunOwner, *, lease_token: int, number: int) -> str:
+    """A lease token is never used twice, so neither a retry nor a hand-back can collide with an earlier owner."""
+    return f"{owner.run_id}:{lease_token}:{number}"
+
+
+def open_row(owner: RunOwner, *, lease_token: int, call: BegunCall, holder: str) -> Row:
+    within_s = (call.within_s or USUALLY_WITHIN_S) + CLOSED_AFTER_S
+    return {
+        **_labels(owner, lease_token, call, holder),
+        **_tokens(Tokens()),
+        "status": "missing",
+        "ok": False,
+        "error": None,
+        "duration_s": None,
+        "cost_nano_usd": None,
+        "at": call.started_at,
+        "rollup": OPEN,
+        "open_until": call.started_at + timedelta(seconds=within_s),
+    }
+
+
+def closed_row(owner: RunOwner, *, lease_token: int, call: ModelCall, holder: str, prices: PriceTable) -> Row:
+    cost = prices.cost(call.tokens, provider=call.provider, model=call.model, at=call.started_at)
+    return {
+        **_labels(owner, lease_token, call, holder),
+        **_tokens(call.tokens),
+        "status": call.status,
+        "ok": call.ok,
+        "error": call.error,
+        "duration_s": call.duration_s,
+        "cost_nano_usd": None if call.status == "missing" else cost,
+        "at": call.started_at,
+        "rollup": DUE,
+    }
+
+
+def correction_of(row: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Of a row that was closed as missing, for good in the totals or not yet."""
+    known = {name: {"$literal": value} for name, value in row.items() if name not in ("_id", "rollup")}
+    is_added = {"$eq": [{"$type": "$rollup"}, "missing"]}
+    return [{"$set": {**known, "rollup": {"$cond": [is_added, CORRECTS, DUE]}}}]
+
+
+def _labels(owner: RunOwner, lease_token: int, call: BegunCall | ModelCall, holder: str) -> Row:
+    return {
+        "_id": row_id(owner, lease_token=lease_token, number=call.number),
+        "run_id": owner.run_id,
+        "app_id": owner.app_id,
+        "user_id": owner.user_id,
+        "chat_id": owner.chat_id,
+        "workflow": owner.workflow,
+        "trigger_type": owner.trigger_type,
+        "agent": call.agent,
+        "provider": call.provider,
+        "model": call.model,
+        "holder": holder,
+    }
+
+
+def _tokens(tokens: Tokens) -> Row:
+    return {
+        "input_tokens": tokens.input,
+        "cached_input_tokens": tokens.cached_input,
+        "cache_write_tokens": tokens.cache_write,
+        "output_tokens": tokens.output,
+        "reasoning_tokens": tokens.reasoning,
+    }

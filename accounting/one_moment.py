@@ -1,0 +1,29 @@
+"""One moment: several questions to the store, answered as it was at one and the same time."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+from pymongo.asynchronous.client_session import AsyncClientSession
+from pymongo.asynchronous.database import AsyncDatabase
+from pymongo.errors import OperationFailure, WTimeoutError
+
+Answer = TypeVar("Answer")
+
+# For a moment after a collection or an index was created, no snapshot shows it.
+SNAPSHOT_UNAVAILABLE = 246
+TRIES, PAUSE_S = 20, 0.1
+
+
+async def at_one_moment(
+    database: AsyncDatabase[dict[str, Any]], ask: Callable[[AsyncClientSession], Awaitable[Answer]]
+) -> Answer:
+    for _ in range(TRIES):
+        try:
+            async with database.client.start_session(snapshot=True) as session:
+                return await ask(session)
+        except OperationFailure as error:
+            if error.code != SNAPSHOT_UNAVAILABLE:
+                raise
+            await asyncio.sleep(PAUSE_S)
+    raise WTimeoutError("collections or indexes are being created; their snapshot is not on a majority yet")

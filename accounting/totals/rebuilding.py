@@ -1,0 +1,196 @@
+"""Rebuilding: totals made anew from the rows of the ledger, and compared with them.
+
+1. Hour by hour, the totals of an hour are compared with the sums of those of its rows that were added, and corrected
+   in the same transaction. Hours whose rows retention has taken are left: their totals are all there is of them.
+2. Then, app by app, the totals of all time become the sums of the hours.
+
+Where nothing is wrong nothing is written. Rows that wait for the roll-up are left to it, and may come meanwhile.
+"""
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import partial
+from typing import Any
+
+from pymongo import ReplaceOne, ReturnDocument
+from pymongo.asynchronous.client_session import AsyncClientSession
+from pymongo.asynchronous.collection import AsyncCollection
+from pymongo.asynchronous.database import AsyncDatabase
+from pymongo.read_concern import ReadConcern
+from pymongo.write_concern import WriteConcern
+
+from accounting.ledger.rows import BY_TIME, COLLECTION, CORRECTS
+from accounting.one_moment import at_one_moment
+from accounting.totals.reading import totals_pipeline
+from accounting.totals.sums import (
+    HOURS,
+    LABELS,
+    STATE,
+    STATE_ID,
+    SUMMED,
+    TOTALS,
+    LabelValues,
+    Sums,
+    hour_of,
+    key_of,
+    labels_of,
+    named,
+    sum_up,
+    taken_back,
+)
+
+Database = AsyncDatabase[dict[str, Any]]
+Told = Callable[[int, int], None]
+ByLabels = dict[LabelValues, Sums]
+RightAndKept = tuple[ByLabels, ByLabels]
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """`hour` is None for the totals of all time."""
+
+    hour: datetime | None
+    labels: Mapping[str, Any]
+    field: str
+    right: int
+    kept: int
+
+
+async def verify(database: Database, on_hour: Told = lambda _done, _all: None) -> Sequence[Difference]:
+    """What a rebuild would change: `right` is the ledger's sum, or that of the hours, `kept` is the total's."""
+    found: list[Difference] = []
+    hours = await _hours(database)
+    for number, hour in enumerate(hours, 1):
+        right, kept = await at_one_moment(database, partial(_of_hour, database, hour))
+        found += differences(hour, right, kept)
+        on_hour(number, len(hours))
+    for app_id in await _apps(database):
+        right, kept = await at_one_moment(database, partial(_of_app, database, app_id))
+        found += differences(None, right, kept)
+    return found
+
+
+async def rebuild(database: Database, on_hour: Told = lambda _done, _all: None) -> int:
+    """How many totals were changed. Totals are read from when all are there (`ready`), before that from the rows."""
+    state = database[STATE]
+    await state.update_one({"_id": STATE_ID}, {"$setOnInsert": {"seq": 0}}, upsert=True)
+    changed = 0
+    hours = await _hours(database)
+    for number, hour in enumerate(hours, 1):
+        changed += await _in_transaction(database, partial(_mend_hour, database, hour))
+        on_hour(number, len(hours))
+    for app_id in await _apps(database):
+        changed += await _in_transaction(database, partial(_mend_app, database, app_id))
+    await state.update_one({"_id": STATE_ID}, {"$set": {"ready": True}})
+    return changed
+
+
+async def _hours(database: Database) -> Sequence[datetime]:
+    """All that have rows, or totals that have none any more though retention was not there."""
+    state = await database[STATE].find_one({"_id": STATE_ID})
+    kept_since = (state or {}).get("kept_since")
+    hours: set[datetime] = set()
+    at = kept_since
+    while True:  # a seek for each hour, not a scan
+        query = {} if at is None else {"at": {"$gte": at}}
+        row = await database[COLLECTION].find_one(query, {"at": 1}, sort=[("at", 1)], hint=BY_TIME)
+        if row is None:
+            break
+        hours.add(hour_of(row["at"]))
+        at = hour_of(row["at"]) + timedelta(hours=1)
+    query = {} if kept_since is None else {"hour": {"$gte": kept_since}}
+    hours.update(await database[HOURS].distinct("hour", query))
+    return sorted(hours)
+
+
+async def _apps(database: Database) -> Sequence[str]:
+    return sorted({*await database[TOTALS].distinct("app_id"), *await database[HOURS].distinct("app_id")})
+
+
+async def _of_hour(database: Database, hour: datetime, session: AsyncClientSession) -> RightAndKept:
+    state = await database[STATE].find_one({"_id": STATE_ID}, session=session)
+    kept_since = (state or {}).get("kept_since")
+    kept = await _summed(database, HOURS, {"hour": hour}, session)
+    if kept_since is not None and hour < kept_since:
+        return kept, kept
+    right: ByLabels = {}
+    within = {"at": {"$gte": hour, "$lt": hour + timedelta(hours=1)}}
+    added = totals_pipeline(LABELS, {**within, "rollup": {"$exists": False}})
+    async for row in await database[COLLECTION].aggregate(added, session=session, hint=BY_TIME):
+        sum_up(right, labels_of(row["_id"]), {name: int(row[name]) for name in SUMMED})
+    # What corrects a row is still to be added: up to now it was one without usage.
+    async for row in database[COLLECTION].find({**within, "rollup": CORRECTS}, session=session):
+        before, sums = taken_back(row)
+        sum_up(right, labels_of(before), {name: -value for name, value in sums.items()})
+    return right, kept
+
+
+async def _of_app(database: Database, app_id: str, session: AsyncClientSession) -> RightAndKept:
+    right = await _summed(database, HOURS, {"app_id": app_id}, session)
+    return right, await _summed(database, TOTALS, {"app_id": app_id}, session)
+
+
+async def _summed(
+    database: Database, collection: str, query: Mapping[str, Any], session: AsyncClientSession
+) -> ByLabels:
+    group = {"_id": {name: f"${name}" for name in LABELS}, **{name: {"$sum": f"${name}"} for name in SUMMED}}
+    found = await database[collection].aggregate([{"$match": dict(query)}, {"$group": group}], session=session)
+    return {labels_of(row["_id"]): {name: int(row[name]) for name in SUMMED} async for row in found}
+
+
+def differences(hour: datetime | None, right: ByLabels, kept: ByLabels) -> list[Difference]:
+    nothing = dict.fromkeys(SUMMED, 0)
+    return [
+        Difference(hour, named(labels), field, sums[field], kept.get(labels, nothing)[field])
+        for labels, sums in _wrong(right, kept)
+        for field in SUMMED
+        if sums[field] != kept.get(labels, nothing)[field]
+    ]
+
+
+async def _mend_hour(database: Database, hour: datetime, session: AsyncClientSession, _seq: int) -> int:
+    wrong = _wrong(*await _of_hour(database, hour, session))
+    await _write(
+        database[HOURS], [(key_of(labels, hour), named(labels, hour), sums) for labels, sums in wrong], session
+    )
+    return len(wrong)
+
+
+async def _mend_app(database: Database, app_id: str, session: AsyncClientSession, seq: int) -> int:
+    wrong = _wrong(*await _of_app(database, app_id, session))
+    totals = [(key_of(labels), {**named(labels), "seq": seq}, sums) for labels, sums in wrong]
+    await _write(database[TOTALS], totals, session)
+    return len(wrong)
+
+
+def _wrong(right: ByLabels, kept: ByLabels) -> list[tuple[LabelValues, Sums]]:
+    """As they should be. What has nothing any more is 0 and stays, so that those who follow the totals hear of it."""
+    nothing = dict.fromkeys(SUMMED, 0)
+    labels = sorted({*right, *kept}, key=key_of)
+    return [(each, right.get(each, nothing)) for each in labels if right.get(each, nothing) != kept.get(each, nothing)]
+
+
+async def _write(
+    totals: AsyncCollection[dict[str, Any]],
+    documents: Iterable[tuple[str, Mapping[str, Any], Sums]],
+    session: AsyncClientSession,
+) -> None:
+    writes = [ReplaceOne({"_id": key}, {"_id": key, **names, **sums}, upsert=True) for key, names, sums in documents]
+    if writes:
+        await totals.bulk_write(writes, ordered=False, session=session)
+
+
+async def _in_transaction(database: Database, write: Callable[[AsyncClientSession, int], Awaitable[int]]) -> int:
+    """Alone: like a roll-up it begins by counting up `seq`, and tries again when one came first."""
+
+    async def step(session: AsyncClientSession) -> int:
+        state = await database[STATE].find_one_and_update(
+            {"_id": STATE_ID}, {"$inc": {"seq": 1}}, return_document=ReturnDocument.AFTER, session=session
+        )
+        return await write(session, 0 if state is None else state["seq"])
+
+    async with database.client.start_session() as session:
+        return await session.with_transaction(
+            step, read_concern=ReadConcern("snapshot"), write_concern=WriteConcern("majority", wtimeout=10_000)
+        )

@@ -1,0 +1,150 @@
+"""The roll-up: rows of the ledger are added to the totals, each once, by any number of processes.
+
+1. What a dead worker left open is closed as missing when its time is over.
+2. Some of the rows that are due are added to the totals of their hour and of all time. In the same transaction their
+   marks are taken off, and they are handed to the outbox: whatever dies in between, each row is added and billed once.
+3. Each transaction begins by counting up `seq`. So one process at a time adds, and another one gives way until its
+   next pass; who follows the totals asks for what has a higher `seq` than it has seen.
+
+Totals are made from rows alone. Who reads them adds the rows that are still marked, so that being late changes nothing.
+"""
+
+import logging
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any, Protocol
+
+from pymongo import ReturnDocument, UpdateOne
+from pymongo.asynchronous.client_session import AsyncClientSession
+from pymongo.asynchronous.database import AsyncDatabase
+from pymongo.errors import OperationFailure
+from pymongo.read_concern import ReadConcern
+from pymongo.write_concern import WriteConcern
+
+from accounting.ledger.rows import BY_ROLLUP, COLLECTION, DUE, INDEXES, OPEN, TO_BE_ADDED, WORKER_LOST, Row
+from accounting.totals.rebuilding import rebuild
+from accounting.totals.sums import (
+    HOUR_INDEXES,
+    HOURS,
+    STATE,
+    STATE_ID,
+    TOTAL_INDEXES,
+    TOTALS,
+    LabelValues,
+    Sums,
+    additions,
+    hour_of,
+    key_of,
+    labels_of,
+    named,
+    sum_up,
+)
+
+log = logging.getLogger(__name__)
+
+ADDED, CLOSED = "added", "closed"
+BATCH = 1_000
+MAX_BATCHES = 10  # a pass stays short, so that neither a stop nor the reconciler's other steps wait long
+
+
+class Outbox(Protocol):
+    async def add(self, rows: Sequence[Mapping[str, Any]], session: AsyncClientSession) -> None:
+        """Each row comes once, in the transaction that adds it to the totals."""
+
+
+class RollUp:
+    def __init__(
+        self, database: AsyncDatabase[dict[str, Any]], *, outbox: Outbox | None = None, batch: int = BATCH
+    ) -> None:
+        self._database = database
+        self._rows = database[COLLECTION]
+        self._outbox = outbox
+        self._batch = batch
+        self._is_prepared = False
+
+    async def run_pass(self, counts: Counter[str] | None = None) -> None:
+        counts = Counter() if counts is None else counts
+        await self._prepare()
+        closed = await self._close_left_open()
+        if closed:
+            counts[CLOSED] += closed
+        for _ in range(MAX_BATCHES):
+            if await self._rows.find_one({"rollup": TO_BE_ADDED}, {"_id": 1}, hint=BY_ROLLUP) is None:
+                return
+            added = await self.add_some()
+            if added == 0:
+                return
+            counts[ADDED] += added
+
+    async def _prepare(self) -> None:
+        """A ledger that an older version kept has rows without marks, which are in no totals yet."""
+        if self._is_prepared:
+            return
+        await self._rows.create_indexes(list(INDEXES))
+        await self._database[HOURS].create_indexes(list(HOUR_INDEXES))
+        await self._database[TOTALS].create_indexes(list(TOTAL_INDEXES))
+        if await self._database[STATE].find_one({"_id": STATE_ID, "ready": True}) is None:
+            await rebuild(self._database)
+        self._is_prepared = True
+
+    async def _close_left_open(self) -> int:
+        over = {"rollup": OPEN, "$expr": {"$lt": ["$open_until", "$$NOW"]}}
+        lost = {"$set": {"rollup": DUE, "error": WORKER_LOST}, "$unset": {"open_until": ""}}
+        closed = (await self._rows.update_many(over, lost, hint=BY_ROLLUP)).modified_count
+        if closed:
+            log.warning("usage_rows_closed", extra={"rows": closed, "reason": "no answer was recorded in time"})
+        return closed
+
+    async def add_some(self) -> int:
+        """One transaction, tried once: 0 when nothing is due, or when another process is adding."""
+        try:
+            async with (
+                self._database.client.start_session() as session,
+                await session.start_transaction(ReadConcern("snapshot"), WriteConcern("majority", wtimeout=10_000)),
+            ):
+                return await self._add_in(session)
+        except OperationFailure as error:
+            if not error.has_error_label("TransientTransactionError"):
+                raise
+            log.debug("roll_up_postponed", extra={"code": error.code})
+            return 0
+
+    async def _add_in(self, session: AsyncClientSession) -> int:
+        state = await self._database[STATE].find_one_and_update(
+            {"_id": STATE_ID}, {"$inc": {"seq": 1}}, return_document=ReturnDocument.AFTER, session=session
+        )
+        found = self._rows.find({"rollup": TO_BE_ADDED}, session=session, hint=BY_ROLLUP).limit(self._batch)
+        rows = await found.to_list(None)
+        if state is None or not rows:
+            await session.abort_transaction()
+            return 0
+        hours, totals = changes(rows, seq=state["seq"])
+        await self._database[HOURS].bulk_write(hours, ordered=False, session=session)
+        await self._database[TOTALS].bulk_write(totals, ordered=False, session=session)
+        if self._outbox is not None:
+            await self._outbox.add(rows, session)
+        added = {"_id": {"$in": [row["_id"] for row in rows]}}
+        await self._rows.update_many(added, {"$unset": {"rollup": ""}}, session=session)
+        return len(rows)
+
+
+def changes(rows: Sequence[Row], *, seq: int) -> tuple[list[UpdateOne], list[UpdateOne]]:
+    """Of the hours and of all time."""
+    by_hour: dict[tuple[datetime, LabelValues], Sums] = {}
+    by_labels: dict[LabelValues, Sums] = {}
+    for row, sums in additions(rows):
+        labels = labels_of(row)
+        sum_up(by_hour, (hour_of(row["at"]), labels), sums)
+        sum_up(by_labels, labels, sums)
+    hours = [
+        UpdateOne({"_id": key_of(labels, hour)}, {"$setOnInsert": named(labels, hour), "$inc": sums}, upsert=True)
+        for (hour, labels), sums in by_hour.items()
+    ]
+    totals = [
+        UpdateOne(
+            {"_id": key_of(labels)}, {"$setOnInsert": named(labels), "$inc": sums, "$set": {"seq": seq}}, upsert=True
+        )
+        for labels, sums in by_labels.items()
+    ]
+    return hours, totals

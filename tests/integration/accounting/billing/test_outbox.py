@@ -1,0 +1,203 @@
+"""The outbox on a real MongoDB: made with the totals or not at all, and claimed by one sender at a time."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from pymongo.asynchronous.client_session import AsyncClientSession
+
+from accounting.billing.batches import drop, find_batches, last_delivery, replay, unknown
+from accounting.billing.outbox import BY_DUE, Claimed, Outbox, OutboxState, outbox_state
+from tests.unit.accounting.billing.rows import row
+from workers.store.run_store import RunStore
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture
+async def outbox(store: RunStore) -> Outbox:
+    outbox = Outbox(store.database)
+    await outbox.ensure_indexes()
+    return outbox
+
+
+async def claimed(outbox: Outbox) -> Claimed:
+    batch = await outbox.claim()
+    assert batch is not None
+    return batch
+
+
+async def documents(store: RunStore) -> list[dict[str, Any]]:
+    return await store.database["outbox"].find().sort("_id", 1).to_list(None)
+
+
+async def is_due_again(store: RunStore, batch: Claimed) -> None:
+    """As when the time of its claim, or of its pause, is over."""
+    await store.database["outbox"].update_one({"_id": batch.id}, [{"$set": {"due_at": "$$NOW"}}])
+
+
+async def add_in_transaction(outbox: Outbox, session: AsyncClientSession, *, fail: bool) -> None:
+    async with await session.start_transaction():
+        await outbox.add([row(number) for number in range(100)], session)
+        if fail:
+            raise RuntimeError
+
+
+async def test_a_transaction_that_is_rolled_back_leaves_no_batch(store: RunStore, outbox: Outbox) -> None:
+    async with store.database.client.start_session() as session:
+        with pytest.raises(RuntimeError):
+            await add_in_transaction(outbox, session, fail=True)
+        assert await documents(store) == []
+
+        await add_in_transaction(outbox, session, fail=False)
+
+    assert sum(batch["events"] for batch in await documents(store)) == 100
+
+
+async def test_the_first_batch_may_be_made_in_a_transaction(store: RunStore) -> None:
+    async with store.database.client.start_session() as session:
+        await add_in_transaction(Outbox(store.database), session, fail=False)
+
+    assert (await outbox_state(store.database)).pending > 0
+
+
+async def test_a_batch_is_claimed_by_one_sender_only(outbox: Outbox) -> None:
+    await outbox.add([row(number) for number in range(300)], None)
+
+    batches = [await claimed(outbox) for _ in range(3)]
+    rest = await asyncio.gather(*(outbox.claim() for _ in range(20)))
+
+    ids = [batch.id for batch in [*batches, *filter(None, rest)]]
+    assert len(set(ids)) == len(ids) == len(await outbox_batches(outbox))
+    assert await outbox.claim() is None
+
+
+async def outbox_batches(outbox: Outbox) -> list[dict[str, Any]]:
+    return await outbox._batches.find().to_list(None)
+
+
+async def test_what_a_dead_sender_had_claimed_is_claimed_again_with_the_same_bytes(
+    store: RunStore, outbox: Outbox
+) -> None:
+    await outbox.add([row()], None)
+    first = await claimed(outbox)
+    assert await outbox.claim() is None
+
+    await is_due_again(store, first)
+    second = await claimed(outbox)
+
+    assert (second.id, second.body) == (first.id, first.body)
+    assert second.claim != first.claim
+
+
+async def test_who_lost_his_claim_can_only_say_that_it_was_delivered(store: RunStore, outbox: Outbox) -> None:
+    await outbox.add([row()], None)
+    stale = await claimed(outbox)
+    await is_due_again(store, stale)
+    owner = await claimed(outbox)
+
+    await outbox.failed(stale, "it answered 500", again_in_s=None)
+    await outbox.give_back(stale)
+    assert await outbox.claim() is None
+
+    await outbox.delivered(stale)
+    await outbox.failed(owner, "it answered 500", again_in_s=0)
+
+    [batch] = await documents(store)
+    assert (batch["state"], batch["failures"]) == ("delivered", 0)
+
+
+async def test_the_batch_that_has_been_due_the_longest_comes_first(store: RunStore, outbox: Outbox) -> None:
+    for number in range(3):
+        await outbox.add([row(number)], None)
+    first = await claimed(outbox)
+    await outbox.failed(first, "it answered 500", again_in_s=0)
+
+    order = [await claimed(outbox) for _ in range(3)]
+
+    made = [batch["_id"] for batch in await documents(store)]
+    assert [first.id, *(batch.id for batch in order)] == [made[0], made[1], made[2], made[0]]
+
+
+async def test_a_claim_reads_one_batch_however_many_wait(store: RunStore, outbox: Outbox) -> None:
+    """Also when none of them is due: a dead endpoint has many, and every sender asks each second."""
+    await outbox.add([row(number) for number in range(1_500)], None)
+    later = {"$set": {"due_at": {"$add": ["$$NOW", 3_600_000]}}}
+    await store.database["outbox"].update_many({}, [later])
+
+    plan = await store.database.command(
+        "explain",
+        {
+            "find": "outbox",
+            "filter": {"state": "pending", "$expr": {"$lte": ["$due_at", "$$NOW"]}},
+            "sort": {"due_at": 1},
+            "hint": BY_DUE,
+            "limit": 1,
+        },
+        verbosity="executionStats",
+    )
+
+    assert plan["executionStats"]["totalKeysExamined"] <= 2
+    assert plan["executionStats"]["totalDocsExamined"] <= 1
+
+
+async def test_the_state_counts_what_waits_and_what_is_dead(store: RunStore, outbox: Outbox) -> None:
+    assert await outbox_state(store.database) == OutboxState(0, 0, 0.0)
+    for number in range(3):
+        await outbox.add([row(number)], None)
+    await outbox.failed(await claimed(outbox), "it answered 500", again_in_s=None)
+    await outbox.delivered(await claimed(outbox))
+    await store.database["outbox"].update_one(
+        {"state": "pending"}, [{"$set": {"created_at": {"$subtract": ["$$NOW", 90_000]}}}]
+    )
+
+    state = await outbox_state(store.database)
+
+    assert (state.pending, state.dead) == (1, 1)
+    assert 90 <= state.oldest_pending_age_s < 120
+    assert await last_delivery(store.database) is not None
+
+
+async def test_dead_batches_are_replayed_or_dropped_and_delivered_ones_can_be_replayed(
+    store: RunStore, outbox: Outbox
+) -> None:
+    for number in range(3):
+        await outbox.add([row(number)], None)
+    dead, delivered = await claimed(outbox), await claimed(outbox)
+    await outbox.failed(dead, "it answered 500", again_in_s=None)
+    await outbox.delivered(delivered)
+
+    assert await unknown(store.database, [dead.id, delivered.id, "batch_x"]) == ["batch_x"]
+    assert await unknown(store.database, [dead.id, delivered.id], state="dead") == [delivered.id]
+    assert await drop(store.database, [delivered.id]) == 0
+    assert await replay(store.database, None) == 1
+    assert await replay(store.database, [delivered.id]) == 1
+
+    bodies = {batch.id: batch.body for batch in [await claimed(outbox) for _ in range(3)]}
+    assert (bodies[dead.id], bodies[delivered.id]) == (dead.body, delivered.body)
+    assert {batch["state"] for batch in await find_batches(store.database, limit=10)} == {"pending"}
+
+
+async def test_dropped_batches_are_gone(store: RunStore, outbox: Outbox) -> None:
+    for number in range(3):
+        await outbox.add([row(number)], None)
+    for _ in range(2):
+        await outbox.failed(await claimed(outbox), "it answered 500", again_in_s=None)
+
+    assert await drop(store.database, None) == 2
+    assert [batch["state"] for batch in await documents(store)] == ["pending"]
+
+
+async def test_delivered_batches_are_deleted_after_a_week_and_no_others(store: RunStore, outbox: Outbox) -> None:
+    """The server's own deletion comes once a minute, so that what it is told is looked at."""
+    indexes = await store.database["outbox"].index_information()
+    await outbox.add([row()], None)
+    batch = await claimed(outbox)
+    await outbox.delivered(batch)
+    await replay(store.database, [batch.id])
+
+    expiring = {name: index for name, index in indexes.items() if "expireAfterSeconds" in index}
+    assert [(index["key"], index["expireAfterSeconds"]) for index in expiring.values()] == [
+        ([("delivered_at", 1)], 7 * 24 * 3600)
+    ]
+    assert "delivered_at" not in (await documents(store))[0]

@@ -1,0 +1,285 @@
+"""Totals on a real MongoDB: whatever the roll-up has done up to now, they are the sums over the ledger's rows."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from pymongo.asynchronous.client_session import AsyncClientSession
+
+from accounting.ledger.ledger import Ledger
+from accounting.ledger.rows import COLLECTION, NOT_OPEN, WORKER_LOST
+from accounting.one_moment import at_one_moment
+from accounting.totals.following import UsageFollower
+from accounting.totals.reading import EVERYTHING, Wanted, totals_pipeline, usage_totals
+from accounting.totals.rebuilding import rebuild, verify
+from accounting.totals.roll_up import RollUp
+from accounting.totals.sums import HOURS, STATE, SUMMED, TOTALS
+from accounting.usage import BegunCall, ModelCall, RunOwner, Tokens, UsageTotals
+from tests.integration.accounting.ledger_rows import BEGAN, PRICES, insert, random_rows
+from workers.store.run_store import RunStore
+
+pytestmark = pytest.mark.integration
+
+KEYS = ("app_id", "workflow", "agent", "model", "provider", "trigger_type", "ok")
+OWNER = RunOwner("run_1", "acme", None, "chat_1", "V", "schedule")
+BEGUN = BegunCall(1, "A", "openai", "m", BEGAN, within_s=1)
+ANSWERED = ModelCall(1, "A", "openai", "m", Tokens(10, 0, 0, 5), "reported", True, BEGAN, 0.5)
+
+Shown = dict[tuple[Any, ...], dict[str, int]]
+
+
+def shown(totals: Sequence[UsageTotals], keys: Sequence[str]) -> Shown:
+    return {tuple(total.key[key] for key in keys): {name: getattr(total, name) for name in SUMMED} for total in totals}
+
+
+async def by_rows(store: RunStore, keys: Sequence[str], wanted: Wanted = EVERYTHING) -> Shown:
+    """The judge: a plain sum over all rows, and nothing else."""
+    found = await store.database[COLLECTION].aggregate(totals_pipeline(keys, {**wanted.query(), "rollup": NOT_OPEN}))
+    return {tuple(row["_id"][key] for key in keys): {name: row[name] for name in SUMMED} async for row in found}
+
+
+async def by_totals(store: RunStore, keys: Sequence[str], wanted: Wanted = EVERYTHING) -> Shown:
+    return shown(await usage_totals(store.database, keys, wanted), keys)
+
+
+@pytest.fixture
+async def roll_up(store: RunStore) -> RollUp:
+    roll_up = RollUp(store.database, batch=100)
+    await roll_up.run_pass(Counter())  # a new store: there is nothing yet
+    return roll_up
+
+
+async def waiting(store: RunStore) -> int:
+    return await store.database[COLLECTION].count_documents({"rollup": {"$exists": True}})
+
+
+ASKED = [
+    ([], Wanted()),
+    (["app_id"], Wanted()),
+    (["ok", "trigger_type"], Wanted(app_id="a/b & c", model="m")),
+    (["day"], Wanted(workflow="V")),
+    (["hour", "agent"], Wanted()),
+    (["app_id"], Wanted(since=BEGAN + timedelta(minutes=55))),
+    (["app_id"], Wanted(since=BEGAN + timedelta(minutes=50), until=BEGAN + timedelta(hours=2))),
+    (["model"], Wanted(since=BEGAN + timedelta(minutes=5), until=BEGAN + timedelta(minutes=25), agent="A")),
+    (["day"], Wanted(until=datetime(2026, 3, 2, tzinfo=UTC))),
+    (["app_id"], Wanted(since=datetime(2027, 1, 1, tzinfo=UTC))),
+]
+
+
+async def test_totals_are_the_ledgers_before_between_and_after_roll_ups(store: RunStore, roll_up: RollUp) -> None:
+    await insert(store, random_rows(250, seed=1))
+    for _ in range(4):  # none, 100, 200 and all of them are added
+        for keys, wanted in ASKED:
+            assert await by_totals(store, keys, wanted) == await by_rows(store, keys, wanted), (keys, wanted)
+        await roll_up.add_some()
+
+    assert await waiting(store) == 0
+    assert await verify(store.database) == []
+
+
+@pytest.mark.usefixtures("roll_up")
+async def test_rows_that_come_while_several_add_are_counted_once(store: RunStore) -> None:
+    rows = random_rows(1_500, seed=2)
+    others = [RollUp(store.database, batch=70) for _ in range(4)]
+    counts: Counter[str] = Counter()
+
+    async def come() -> None:
+        for start in range(0, len(rows), 50):
+            await insert(store, rows[start : start + 50])
+
+    async def add(one: RollUp) -> None:
+        while counts["added"] < len(rows):
+            await one.run_pass(counts)
+
+    async def look() -> None:
+        """Whoever reads meanwhile sees each row once: sums only grow, and by whole rows."""
+        before = 0
+        while counts["added"] < len(rows):
+            [total] = await usage_totals(store.database, []) or [UsageTotals()]
+            assert before <= total.calls <= len(rows)
+            before = total.calls
+
+    async with asyncio.timeout(60):
+        await asyncio.gather(come(), look(), *map(add, others))
+
+    assert counts["added"] == len(rows)
+    assert await by_totals(store, KEYS) == await by_rows(store, KEYS)
+    assert await verify(store.database) == []
+
+
+async def test_a_follower_sees_what_the_ledger_says_and_asks_for_changes_only(store: RunStore, roll_up: RollUp) -> None:
+    keys = ("app_id", "workflow", "model", "provider", "ok", "agent")
+    follower = UsageFollower(store.database, keys)
+    for seed in (3, 4, 5):
+        await insert(store, random_rows(120, seed=seed))
+        await roll_up.add_some()
+        assert shown(await at_one_moment(store.database, follower.look), keys) == await by_rows(store, keys)
+
+    fresh = UsageFollower(store.database, keys)
+    assert shown(await at_one_moment(store.database, fresh.look), keys) == await by_rows(store, keys)
+
+
+async def test_a_rebuild_of_what_is_right_changes_nothing(store: RunStore, roll_up: RollUp) -> None:
+    await insert(store, random_rows(150, seed=6))
+    await roll_up.run_pass(Counter())
+    await insert(store, random_rows(20, seed=7))
+    kept = [await store.database[name].find().sort("_id").to_list(None) for name in (HOURS, TOTALS)]
+
+    assert await rebuild(store.database) == 0
+
+    assert [await store.database[name].find().sort("_id").to_list(None) for name in (HOURS, TOTALS)] == kept
+    assert await waiting(store) == 20
+
+
+@pytest.mark.parametrize("lost", [(HOURS,), (TOTALS,), (HOURS, TOTALS, STATE)])
+async def test_totals_that_are_lost_are_rebuilt_from_zero(
+    store: RunStore, roll_up: RollUp, lost: tuple[str, ...]
+) -> None:
+    await insert(store, random_rows(150, seed=8))
+    await roll_up.run_pass(Counter())
+    for name in lost:
+        await store.database[name].delete_many({})
+    follower = UsageFollower(store.database, KEYS)
+    await at_one_moment(store.database, follower.look)
+
+    told: list[tuple[int, int]] = []
+    assert await rebuild(store.database, lambda done, of: told.append((done, of))) > 0
+
+    assert told[-1][0] == told[-1][1] == len(told) > 1
+    assert await verify(store.database) == []
+    assert await by_totals(store, ["app_id", "day"]) == await by_rows(store, ["app_id", "day"])
+    assert shown(await at_one_moment(store.database, follower.look), KEYS) == await by_rows(store, KEYS)
+
+
+async def test_what_is_wrong_in_a_total_is_found_and_named(store: RunStore, roll_up: RollUp) -> None:
+    await insert(store, random_rows(150, seed=9))
+    await roll_up.run_pass(Counter())
+    hour = await store.database[HOURS].find_one({})
+    assert hour is not None
+    await store.database[HOURS].update_one({"_id": hour["_id"]}, {"$inc": {"calls": 3}})
+
+    found = await verify(store.database)
+
+    assert {(each.hour is None, each.field, each.kept - each.right) for each in found} == {
+        (False, "calls", 3),
+        (True, "calls", -3),
+    }
+    assert await rebuild(store.database) == 1
+    assert await verify(store.database) == []
+
+
+async def test_a_ledger_of_an_older_version_is_added_up_at_the_first_pass(store: RunStore) -> None:
+    await insert(
+        store, ({name: value for name, value in row.items() if name != "rollup"} for row in random_rows(60, seed=10))
+    )
+    await insert(store, random_rows(30, seed=11))
+    before = await by_totals(store, KEYS)
+
+    await RollUp(store.database).run_pass(Counter())
+
+    assert before == await by_totals(store, KEYS) == await by_rows(store, KEYS)
+    assert await verify(store.database) == []
+    assert await waiting(store) == 0
+
+
+class _Boxes:
+    """An outbox that keeps what it is handed, in the transaction."""
+
+    def __init__(self, store: RunStore, *, fails: bool = False) -> None:
+        self._boxed = store.database["boxed"]
+        self.fails = fails
+
+    async def add(self, rows: Sequence[Any], session: AsyncClientSession) -> None:
+        await self._boxed.insert_many([{"row": row["_id"]} for row in rows], session=session)
+        if self.fails:
+            raise RuntimeError("died in the middle")
+
+
+@pytest.mark.usefixtures("roll_up")
+async def test_a_transaction_that_dies_leaves_neither_totals_nor_a_batch(store: RunStore) -> None:
+    await insert(store, random_rows(30, seed=12))
+    await store.database["boxed"].create_index("row")
+    boxes = _Boxes(store, fails=True)
+    billed = RollUp(store.database, outbox=boxes)
+
+    with pytest.raises(RuntimeError):
+        await billed.run_pass(Counter())
+    assert (await waiting(store), await store.database["boxed"].count_documents({})) == (30, 0)
+    assert await store.database[TOTALS].count_documents({}) == 0
+
+    boxes.fails = False
+    await billed.run_pass(Counter())
+    await billed.run_pass(Counter())
+    assert (await waiting(store), await store.database["boxed"].count_documents({})) == (0, 30)
+
+
+async def opened(store: RunStore) -> Ledger:
+    ledger = Ledger(store.database, PRICES)
+    await ledger.begin(OWNER, lease_token=1, call=BEGUN)
+    return ledger
+
+
+async def test_a_call_that_is_being_made_is_in_no_total(store: RunStore, roll_up: RollUp) -> None:
+    late = BegunCall(1, "A", "openai", "m", datetime.now(UTC), within_s=30)
+    await Ledger(store.database, PRICES).begin(OWNER, lease_token=1, call=late)
+
+    await roll_up.run_pass(Counter())
+
+    assert await by_totals(store, []) == {}
+    assert await waiting(store) == 1
+
+
+async def test_a_call_whose_worker_was_lost_becomes_a_missing_one(store: RunStore, roll_up: RollUp) -> None:
+    await opened(store)
+    counts: Counter[str] = Counter()
+
+    await roll_up.run_pass(counts)
+
+    assert counts == {"closed": 1, "added": 1}
+    row = await store.database[COLLECTION].find_one({})
+    assert row is not None
+    assert (row["status"], row["ok"], row["error"], "open_until" in row) == ("missing", False, WORKER_LOST, False)
+    [total] = await usage_totals(store.database, ["app_id"])
+    assert (total.calls, total.missing, total.cost_usd) == (1, 1, 0)
+
+
+@pytest.mark.parametrize("when", ["closed", "added", "long added"])
+async def test_an_answer_that_comes_after_all_corrects_its_row_and_the_totals(
+    store: RunStore, roll_up: RollUp, when: str
+) -> None:
+    ledger = await opened(store)
+    if when == "closed":
+        await store.database[COLLECTION].update_many({}, {"$set": {"rollup": 1, "error": WORKER_LOST}})
+    else:
+        await roll_up.run_pass(Counter())
+
+    await ledger.record(OWNER, lease_token=1, call=ANSWERED)
+    await ledger.record(OWNER, lease_token=1, call=ANSWERED)  # its answer got lost
+
+    for _ in range(3):
+        [total] = await usage_totals(store.database, ["app_id"])
+        assert (total.calls, total.missing, total.input_tokens, total.output_tokens) == (1, 0, 10, 5)
+        assert await by_totals(store, KEYS) == await by_rows(store, KEYS)
+        assert await by_totals(store, ["hour", "ok"]) == await by_rows(store, ["hour", "ok"])
+        assert await verify(store.database) == []
+        await roll_up.run_pass(Counter())
+    await ledger.record(OWNER, lease_token=1, call=ANSWERED)
+    await roll_up.run_pass(Counter())
+    assert await by_totals(store, KEYS) == await by_rows(store, KEYS)
+    assert await rebuild(store.database) == 0
+
+
+async def test_names_that_look_alike_share_no_total(store: RunStore, roll_up: RollUp) -> None:
+    rows = random_rows(4, seed=13)
+    for row, (app_id, workflow) in zip(rows, [("a/b", "c"), ("a", "b/c"), ("a%2Fb", "c"), ("A", "b/c")], strict=True):
+        row.update(app_id=app_id, workflow=workflow, agent="A", model="m", trigger_type="schedule", ok=True)
+    await insert(store, rows)
+
+    await roll_up.run_pass(Counter())
+
+    assert await store.database[TOTALS].count_documents({}) == 4
+    assert len(await usage_totals(store.database, ["app_id"])) == 4
