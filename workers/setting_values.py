@@ -4,7 +4,7 @@ import ipaddress
 import os
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import SplitResult, urlsplit
 
@@ -49,17 +49,27 @@ def positive_int(raw: str) -> int:
     return number
 
 
-def retention_days(raw: str) -> int:
-    days = positive_int(raw)
-    if days < LEAST_RETENTION_DAYS:
+@dataclass(frozen=True, slots=True)
+class RetentionDays:
+    runs: int = 30
+    ledger: int = 400
+
+    def __str__(self) -> str:
+        return f"{self.runs},ledger={self.ledger}"
+
+
+def retention_days(raw: str) -> RetentionDays:
+    """`90`, `90,ledger=800` or `ledger=800`."""
+    days = RetentionDays()
+    for part in raw.split(","):
+        name, equals, count = part.strip().rpartition("=")
+        if (name, equals) not in (("", ""), ("ledger", "=")):
+            raise ValueError("days of runs and of the ledger's rows, such as 30,ledger=400")
+        days = replace(days, **{name or "runs": positive_int(count)})
+    if days.runs < LEAST_RETENTION_DAYS:
         raise ValueError(f"at least {LEAST_RETENTION_DAYS}: for so long a repeated event must find its first run")
-    return days
-
-
-def ledger_days(raw: str) -> int:
-    days = positive_int(raw)
-    if days < LEAST_LEDGER_DAYS:
-        raise ValueError(f"at least {LEAST_LEDGER_DAYS}: budgets of a month are reckoned from its rows")
+    if days.ledger < LEAST_LEDGER_DAYS:
+        raise ValueError(f"ledger={LEAST_LEDGER_DAYS} or more: budgets of a month are reckoned from its rows")
     return days
 
 

@@ -9,10 +9,10 @@ from typing import Any
 from workers.fairness.caps import Caps, parse_caps
 from workers.setting_values import (
     Address,
+    RetentionDays,
     database_name,
     hosts,
     https_url,
-    ledger_days,
     one_of,
     parse_address,
     path,
@@ -85,11 +85,11 @@ class Settings:
         parse=parse_caps,
         shown="none",
     )
-    retention_days: int = _setting(
-        "Days a finished run is kept, at least 7; parked runs stay", default=30, parse=retention_days
-    )
-    ledger_days: int = _setting(
-        "Days a row of the ledger is kept, at least 35; what it sums up to stays", default=400, parse=ledger_days
+    retention_days: RetentionDays = _setting(
+        "Days a finished run is kept, at least 7, and a row of the ledger, at least 35; parked runs and totals stay",
+        default=RetentionDays(),
+        parse=retention_days,
+        shown="`30,ledger=400`",
     )
     max_memory_mb: int = _setting(
         "A worker that grows beyond this hands its runs back and starts anew", default=2048, parse=positive_int
@@ -135,6 +135,11 @@ class Settings:
         parse=secret_references,
         shown="none",
         secret=True,  # who writes the secret itself here by mistake shall not read it again in a log
+    )
+    budgets_fail: str = _setting(
+        "`closed`: no call is made that its budgets cannot be asked for; `open`: it is made",
+        default="closed",
+        parse=one_of("closed", "open"),
     )
     log_format: str = _setting("console or json", default="console", parse=one_of("console", "json"))
     log_level: str = _setting(

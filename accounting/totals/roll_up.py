@@ -81,12 +81,15 @@ class RollUp:
         """A ledger that an older version kept has rows without marks, which are in no totals yet."""
         if self._is_prepared:
             return
-        await self._rows.create_indexes(list(INDEXES))
-        await self._database[HOURS].create_indexes(list(HOUR_INDEXES))
-        await self._database[TOTALS].create_indexes(list(TOTAL_INDEXES))
+        await self.ensure_indexes()
         if await self._database[STATE].find_one({"_id": STATE_ID, "ready": True}) is None:
             await rebuild(self._database)
         self._is_prepared = True
+
+    async def ensure_indexes(self) -> None:
+        await self._rows.create_indexes(list(INDEXES))
+        await self._database[HOURS].create_indexes(list(HOUR_INDEXES))
+        await self._database[TOTALS].create_indexes(list(TOTAL_INDEXES))
 
     async def _close_left_open(self) -> int:
         over = {"rollup": OPEN, "$expr": {"$lt": ["$open_until", "$$NOW"]}}

@@ -50,8 +50,8 @@ class Reconciler:
         self._republish = Republish(store, wakeups, tickets, settings.republish_after_s)
         outbox = None if settings.billing_url is None else Outbox(store.database)
         self._roll_up = RollUp(store.database, outbox=outbox)
-        self._retention = Retention(store, timedelta(days=settings.retention_days))
-        self._ledger_retention = LedgerRetention(store.database, timedelta(days=settings.ledger_days))
+        self._retention = Retention(store, timedelta(days=settings.retention_days.runs))
+        self._ledger_retention = LedgerRetention(store.database, timedelta(days=settings.retention_days.ledger))
         self._metrics = metrics
 
     def _steps(self) -> Mapping[Step, Callable[[Counts], Awaitable[None]]]:

@@ -79,7 +79,7 @@ async def _abandoned(store: RunStore, **changes: Any) -> Claim:
 def _call(number: int) -> ModelCall:
     """By a model that nobody has a price for."""
     tokens = Tokens(input=10, output=5)
-    return ModelCall(number, "A", "p", "unpriced", tokens, "reported", ok=True, started_at=PAST, duration_s=0.5)
+    return ModelCall(number, "A", "p", "unpriced", tokens, "reported", ok=True, started_at=datetime.now(UTC), duration_s=0.5)
 
 
 async def _find(store: RunStore, run_id: str) -> dict[str, Any]:
@@ -299,7 +299,7 @@ async def test_a_run_that_lost_five_workers_is_parked_with_the_reason_and_what_i
     for number in (1, 2):
         await Ledger(store.database, PriceTable()).record(owner, lease_token=dead.token, call=_call(number))
 
-    assert await reconciler.run_pass() == {"reclaim": {"parked": 1}}
+    assert await reconciler.run_pass() == {"reclaim": {"parked": 1}, "add_up": {"added": 2}}
 
     document = await _find(store, dead.run_id)
     assert document["state"] == RunState.PARKED
@@ -405,7 +405,7 @@ async def test_a_run_that_somebody_asked_to_cancel_ends_with_its_worker(
     owner = RunOwner(dead.run_id, "acme", None, dead.run_id, "Digest", "schedule")
     await Ledger(store.database, PriceTable()).record(owner, lease_token=dead.token, call=_call(1))
 
-    assert await reconciler.run_pass() == {"reclaim": {"cancelled": 1}}
+    assert await reconciler.run_pass() == {"reclaim": {"cancelled": 1}, "add_up": {"added": 1}}
 
     document = await _find(store, dead.run_id)
     assert document["state"] == RunState.CANCELLED

@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from workers.fairness.caps import parse_caps
-from workers.setting_values import Address, parse_address
+from workers.setting_values import Address, RetentionDays, parse_address
 from workers.settings import (
+    PREFIX,
     Settings,
     SettingsError,
     as_environment,
@@ -31,7 +32,7 @@ WRITTEN: list[tuple[str, str, str, Any]] = [
     ("UNATTENDED_LEASE_S", "lease_s", "60", 60),
     ("UNATTENDED_MAX_ATTEMPTS", "max_attempts", "3", 3),
     ("UNATTENDED_CAPS", "caps", "app=2,workflow:W=3,rate=60/m", parse_caps("app=2,workflow:W=3,rate=60/m")),
-    ("UNATTENDED_RETENTION_DAYS", "retention_days", "90", 90),
+    ("UNATTENDED_RETENTION_DAYS", "retention_days", "90, ledger=800", RetentionDays(90, 800)),
     ("UNATTENDED_MAX_MEMORY_MB", "max_memory_mb", "512", 512),
     ("UNATTENDED_REPUBLISH_AFTER_S", "republish_after_s", "5", 5),
     ("UNATTENDED_GRACE_S", "grace_s", "60", 60),
@@ -45,6 +46,13 @@ WRITTEN: list[tuple[str, str, str, Any]] = [
         "external_hosts",
         "API.example.com, 127.0.0.1:8080,[::1]:80,[::2],",
         frozenset({"api.example.com", "127.0.0.1:8080", "[::1]:80", "[::2]"}),
+    ),
+    ("UNATTENDED_BILLING_URL", "billing_url", " https://b.example/x?t=1 ", "https://b.example/x?t=1"),
+    (
+        "UNATTENDED_BILLING_SECRET",
+        "billing_secret",
+        "env:NEW, file:/run/old\nenv:A",
+        frozenset({"env:NEW", "file:/run/old", "env:A"}),
     ),
     ("UNATTENDED_LOG_FORMAT", "log_format", "JSON", "json"),
     ("UNATTENDED_LOG_LEVEL", "log_level", "Debug", "debug"),
@@ -64,7 +72,7 @@ def test_a_variable_sets_its_field_and_a_child_gets_the_same(variable: str, name
 
 def test_every_setting_is_tested_here_and_they_stay_few() -> None:
     assert {variable_name(each) for each in setting_fields()} == {each[0] for each in WRITTEN}
-    assert len(WRITTEN) <= 25
+    assert sum(each[0].startswith(PREFIX) for each in WRITTEN) <= 25
 
 
 NO_NUMBERS = ("0", "-1", "1.5", "x", "²", "9" * 5000, "1_0", " 1")
@@ -80,6 +88,12 @@ NO_CAPS = (
     *("app", "app=", "app=0", "app=-1", "app=x", "app:=3", "user=3", "app=3/m", "rate=3", "rate=3/d", "app=1,app=2"),
     *("rate:a=1/s,rate:a=2/s", "app:a b=1", "app=1;workflow=2", "workflow:W:=", "app=1,x"),
 )
+NO_BILLING_URLS = (
+    *("b.example", "ftp://b.example", "https://", "https://h:0", "https://h:x", "https://h/#part", "https://h /x"),
+    *("https://u:p@h", "http://b.example", "http://8.8.8.8/x", "http://[2001:4860:4860::8888]", "https://[::1"),
+)
+OWN_NETWORK = ("127.0.0.1:8000", "[::1]", "10.0.0.7", "192.168.1.1", "localhost:1", "billing", "b.internal", "b.local")
+NO_REFERENCES = (",", "whsec_c2VjcmV0", "env:", "env:A,whsec_c2VjcmV0", "vault:a")
 NUMBERS = [each[0] for each in WRITTEN if type(each[3]) is int]
 
 
@@ -90,6 +104,9 @@ NUMBERS = [each[0] for each in WRITTEN if type(each[3]) is int]
         *[(f"UNATTENDED_{name}", raw) for name in ("LISTEN", "METRICS_LISTEN") for raw in NO_ADDRESSES],
         *[("UNATTENDED_EXTERNAL_HOSTS", raw) for raw in NO_HOSTS],
         ("UNATTENDED_RETENTION_DAYS", "6"),
+        ("UNATTENDED_RETENTION_DAYS", "30,ledger=34"),
+        ("UNATTENDED_RETENTION_DAYS", "30,ledger"),
+        ("UNATTENDED_RETENTION_DAYS", "runs=30"),
         *[("UNATTENDED_DATABASE", raw) for raw in ("a.b", "a b", "$a", "a/b", "ä" * 32)],
         *[("UNATTENDED_CAPS", raw) for raw in NO_CAPS],
         ("UNATTENDED_LOG_FORMAT", "xml"),
@@ -99,6 +116,31 @@ NUMBERS = [each[0] for each in WRITTEN if type(each[3]) is int]
 def test_a_bad_value_names_its_variable(variable: str, raw: str) -> None:
     with pytest.raises(SettingsError, match=f"^{variable}="):
         load_settings({variable: raw})
+
+
+@pytest.mark.parametrize(
+    ("variable", "raw"),
+    [
+        *[("UNATTENDED_BILLING_URL", raw) for raw in NO_BILLING_URLS],
+        *[("UNATTENDED_BILLING_SECRET", raw) for raw in NO_REFERENCES],
+    ],
+)
+def test_what_may_hold_a_secret_is_refused_without_being_shown(variable: str, raw: str) -> None:
+    with pytest.raises(SettingsError, match=f"^{variable} cannot be used; write ") as refused:
+        load_settings({variable: raw})
+
+    assert not any(told in str(refused.value) for told in ("c2VjcmV0", "u:p", "b.example", "8.8.8.8"))
+
+
+@pytest.mark.parametrize("place", OWN_NETWORK)
+def test_usage_goes_unencrypted_only_to_ones_own_network(place: str) -> None:
+    assert load_settings({"UNATTENDED_BILLING_URL": f"http://{place}/usage"}).billing_url == f"http://{place}/usage"
+
+
+def test_where_usage_goes_is_not_in_what_settings_show() -> None:
+    settings = load_settings({"UNATTENDED_BILLING_URL": "https://h/tok", "UNATTENDED_BILLING_SECRET": "env:KEY"})
+
+    assert "tok" not in repr(settings)
 
 
 @pytest.mark.parametrize("variable", [each[0] for each in WRITTEN if each[0] != "CONTEXT_INCLUDE_SCHEMA"])

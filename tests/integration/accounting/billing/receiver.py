@@ -55,6 +55,10 @@ class Receiver:
     def url(self) -> str:
         return f"http://{self.address[0]}:{self.address[1]}/usage?token=t0ken"
 
+    def messages(self) -> list[Any]:
+        """Each once, however often it came."""
+        return [json.loads(body) for bodies in self.bodies.values() for body in bodies]
+
     async def serve(self, reader: StreamReader, writer: StreamWriter) -> None:
         with suppress(asyncio.IncompleteReadError, ConnectionError):
             while True:
@@ -112,10 +116,6 @@ async def receiving(answer: Callable[[str], Answer] = lambda _: OK, *, port: int
         ended = await asyncio.gather(*serving, return_exceptions=True)
         await server.wait_closed()
         assert not [each for each in ended if isinstance(each, Exception)]
-
-
-def messages(receiver: Receiver) -> list[Any]:
-    return [json.loads(body) for bodies in receiver.bodies.values() for body in bodies]
 
 
 def fails_at_random(seed: int, *, share: float = 0.4) -> Callable[[str], Answer]:

@@ -1,0 +1,89 @@
+"""Retention of the ledger on a real MongoDB: rows go by the hour, and no total notices."""
+
+from collections import Counter
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from accounting.ledger.retention import LedgerRetention
+from accounting.ledger.rows import COLLECTION
+from accounting.totals.reading import Wanted, usage_totals
+from accounting.totals.rebuilding import rebuild, verify
+from accounting.totals.roll_up import RollUp
+from accounting.totals.sums import hour_of
+from accounting.usage import UsageTotals
+from tests.integration.accounting.ledger_rows import insert, random_rows
+from workers.store.run_store import RunStore
+
+pytestmark = pytest.mark.integration
+
+KEEP = timedelta(days=2)
+NOW = datetime.now(UTC)
+OLD = hour_of(NOW) - timedelta(days=3)
+
+
+@pytest.fixture
+async def aged(store: RunStore) -> RunStore:
+    """Of three days ago, and of now; all of it in the totals."""
+    await insert(store, random_rows(120, seed=21, since=OLD, over=timedelta(hours=3)))
+    await insert(store, random_rows(40, seed=22, since=NOW - timedelta(hours=1), over=timedelta(minutes=30)))
+    await RollUp(store.database).run_pass()
+    return store
+
+
+async def pruned(store: RunStore) -> int:
+    counts: Counter[str] = Counter()
+    for _ in range(5):
+        await LedgerRetention(store.database, KEEP).run_pass(counts)
+    return counts["pruned"]
+
+
+async def totals(store: RunStore) -> list[list[UsageTotals]]:
+    wanted: list[tuple[list[str], Wanted]] = [
+        ([], Wanted()),
+        (["app_id"], Wanted()),
+        (["day"], Wanted(since=OLD + timedelta(hours=1))),
+        (["app_id"], Wanted(until=NOW - timedelta(hours=12))),
+    ]
+    return [await usage_totals(store.database, keys, which) for keys, which in wanted]
+
+
+async def ages(store: RunStore) -> set[bool]:
+    return {row["at"] < NOW - KEEP async for row in store.database[COLLECTION].find()}
+
+
+async def test_old_rows_go_and_totals_stay_also_when_they_are_rebuilt(aged: RunStore) -> None:
+    before = await totals(aged)
+
+    assert await pruned(aged) == 120
+
+    assert await ages(aged) == {False}
+    assert await totals(aged) == before
+    assert await verify(aged.database) == []
+    assert await rebuild(aged.database) == 0
+    assert await totals(aged) == before
+
+
+async def test_a_time_within_an_hour_whose_rows_are_gone_counts_from_its_beginning(aged: RunStore) -> None:
+    whole = await usage_totals(aged.database, [], Wanted(since=OLD + timedelta(hours=1)))
+    await pruned(aged)
+
+    assert await usage_totals(aged.database, [], Wanted(since=OLD + timedelta(hours=1, minutes=30))) == whole
+
+
+@pytest.mark.parametrize("mark", [0, 1, 2])
+async def test_an_hour_with_rows_that_are_in_no_total_yet_is_kept(aged: RunStore, mark: int) -> None:
+    first = await aged.database[COLLECTION].find_one({}, sort=[("at", 1)])
+    assert first is not None
+    await aged.database[COLLECTION].update_one({"_id": first["_id"]}, {"$set": {"rollup": mark}})
+
+    assert await pruned(aged) == 0
+
+
+async def test_nothing_goes_before_there_are_totals(store: RunStore) -> None:
+    old: list[dict[str, Any]] = random_rows(20, seed=23, since=OLD, over=timedelta(hours=1))
+    await insert(store, ({name: value for name, value in row.items() if name != "rollup"} for row in old))
+    await RollUp(store.database).ensure_indexes()
+
+    assert await pruned(store) == 0
