@@ -33,23 +33,31 @@ Normalise = Callable[[Reported], Tokens]
 
 
 def with_details_inside(usage: Reported) -> Tokens:
-    """OpenAI's meaning: prompt includes cached, completion includes reasoning. Some servers that speak the same count
-    reasoning beside the completion; then it is part of the total only."""
-    prompt, completion, reasoning = map(_count, (usage.prompt_tokens, usage.completion_tokens, usage.thinking_tokens))
-    beside = reasoning and _count(usage.total_tokens) >= prompt + completion + reasoning
+    """OpenAI's meaning: prompt includes what a cache was involved in, completion includes reasoning. Some servers that
+    speak the same count reasoning beside the completion; then it is part of the total only."""
+    prompt, completion, reasoning, total = _counts(usage)
+    beside = reasoning and total >= prompt + completion + reasoning
     return _tokens(usage, prompt, completion + reasoning if beside else completion)
 
 
 def with_cache_beside(usage: Reported) -> Tokens:
     """Anthropic's meaning, also on Bedrock: the prompt is what no cache was involved in."""
+    prompt, completion, _, _ = _counts(usage)
     cached, written = _count(usage.cache_read_input_tokens), _count(usage.cache_creation_input_tokens)
-    return _tokens(usage, _count(usage.prompt_tokens) + cached + written, _count(usage.completion_tokens))
+    return _tokens(usage, prompt + cached + written, completion)
 
 
 def with_reasoning_beside(usage: Reported) -> Tokens:
-    """Gemini's and xAI's meaning: the prompt includes cached, reasoning is beside the completion."""
-    output = _count(usage.completion_tokens) + _count(usage.thinking_tokens)
-    return _tokens(usage, _count(usage.prompt_tokens), output)
+    """Gemini's meaning: the prompt includes cached, reasoning is beside the completion."""
+    prompt, completion, reasoning, _ = _counts(usage)
+    return _tokens(usage, prompt, completion + reasoning)
+
+
+def with_reasoning_beside_as_the_total_says(usage: Reported) -> Tokens:
+    """xAI's meaning: Gemini's. A gateway in front of it may have moved reasoning inside, which the total shows."""
+    prompt, completion, reasoning, total = _counts(usage)
+    inside = 0 < total < prompt + completion + reasoning
+    return _tokens(usage, prompt, completion if inside else completion + reasoning)
 
 
 NORMALISE: Mapping[str, Normalise] = {
@@ -61,13 +69,23 @@ NORMALISE: Mapping[str, Normalise] = {
     "openai": with_details_inside,
     "openai_responses": with_details_inside,
     "script": with_details_inside,
-    "xai": with_reasoning_beside,
+    "xai": with_reasoning_beside_as_the_total_says,
 }
 
 
 def estimated(prompt_characters: int, answer_characters: int) -> Tokens:
     """For an answer that came without usage. At least one token each way: it was asked and answered, so not free."""
     return Tokens(input=_tokens_of(prompt_characters), output=_tokens_of(answer_characters))
+
+
+def _counts(usage: Reported) -> tuple[int, int, int, int]:
+    """Prompt, completion, reasoning and the total of them, as the provider means them."""
+    return (
+        _count(usage.prompt_tokens),
+        _count(usage.completion_tokens),
+        _count(usage.thinking_tokens),
+        _count(usage.total_tokens),
+    )
 
 
 def _tokens_of(characters: int) -> int:

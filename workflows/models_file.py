@@ -1,9 +1,10 @@
 """The models file: alias to provider, model, key and prices. Read without loading any provider's library."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import date, timedelta
-from decimal import Decimal
+from datetime import timedelta
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Literal, get_args
 from urllib.parse import urlsplit
@@ -14,6 +15,9 @@ from accounting.prices import Price, PriceTable
 from workflows.package.findings import PackageError
 from workflows.package.raw.data_files import read_data_file
 from workflows.package.trigger_specs.values import Duration
+from workflows.price_entries import PLAIN_WORDS, PriceEntry
+
+_REGION = re.compile(r"[a-z]{2,3}(-[a-z]+)+-[0-9]{1,2}")
 
 
 class ModelsFileError(ValueError):
@@ -104,28 +108,53 @@ class GeminiModel(_KeyedModel):
     provider: Literal["gemini"]
 
 
+class MistralModel(_KeyedModel):
+    """Chat completions of Mistral."""
+
+    provider: Literal["mistral"]
+
+
+class XAIModel(_KeyedModel):
+    """Chat completions of xAI, which are OpenAI's but for the way they count."""
+
+    provider: Literal["xai"]
+
+
+class BedrockModel(HostedModel):
+    """The Converse API of Amazon Bedrock. Without an `api_key` it asks as whoever AWS takes this machine for."""
+
+    provider: Literal["bedrock"]
+    region: str
+
+    @field_validator("region")
+    @classmethod
+    def _name_of_a_region(cls, value: str) -> str:
+        if _REGION.fullmatch(value) is None:
+            raise ValueError("write the name of an AWS region, such as eu-central-1")
+        return value
+
+
 class OllamaModel(HostedModel):
     """Ollama at `base_url`, by default on this machine."""
 
     provider: Literal["ollama"]
 
 
-ModelSpec = ScriptModel | OpenAIModel | OpenAIResponsesModel | AnthropicModel | GeminiModel | OllamaModel
+ModelSpec = (
+    ScriptModel
+    | OpenAIModel
+    | OpenAIResponsesModel
+    | AnthropicModel
+    | GeminiModel
+    | BedrockModel
+    | MistralModel
+    | XAIModel
+    | OllamaModel
+)
 # By the name of the provider; the type of its field says it once.
 _SPECS: Mapping[str, type[ModelSpec]] = {
     get_args(spec.model_fields["provider"].annotation)[0]: spec for spec in get_args(ModelSpec)
 }
-
-
-class _PriceEntry(_Entry):
-    provider: str = "*"
-    model: str = "*"
-    input: Decimal = Field(ge=0)
-    output: Decimal = Field(ge=0)
-    cached_input: Decimal | None = Field(default=None, ge=0)
-    cache_write: Decimal | None = Field(default=None, ge=0)
-    reasoning: Decimal | None = Field(default=None, ge=0)
-    since: date | None = Field(default=None, alias="from")
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +176,7 @@ def models_file_schema() -> dict[str, Any]:
     model = {"anyOf": [described(spec) for spec in _SPECS.values()]}
     properties = {
         "models": {"type": "object", "additionalProperties": model},
-        "prices": {"type": ["array", "null"], "items": described(_PriceEntry)},
+        "prices": {"type": ["array", "null"], "items": described(PriceEntry)},
     }
     return {"type": "object", "properties": properties, "required": ["models"], "definitions": definitions}
 
@@ -176,7 +205,7 @@ def read_models_file(path: Path) -> ModelsFile:
     if not isinstance(entries, list):
         raise ModelsFileError(f"{path}: write prices: as a list, the first match wins")
     prices = [_price(entry, f"{path}: prices[{index}]") for index, entry in enumerate(entries)]
-    return ModelsFile(path, models, PriceTable.with_overrides(prices))
+    return ModelsFile(path, models, PriceTable(prices))
 
 
 def _model(entry: Any, place: str, folder: Path) -> ModelSpec:
@@ -195,12 +224,15 @@ def _model(entry: Any, place: str, folder: Path) -> ModelSpec:
 
 def _price(entry: Any, place: str) -> Price:
     try:
-        price = _PriceEntry.model_validate(entry)
+        price = PriceEntry.model_validate(entry)
     except ValidationError as error:
         raise ModelsFileError(_first_problem(error, place)) from None
+    if not any(fnmatchcase(provider, price.provider) for provider in _SPECS):
+        raise ModelsFileError(f"{place}.provider: {price.provider!r} matches none of {', '.join(sorted(_SPECS))}")
     return Price(**price.model_dump())
 
 
 def _first_problem(error: ValidationError, place: str) -> str:
     first = error.errors(include_url=False)[0]
-    return f"{'.'.join([place, *map(str, first['loc'])])}: {first['msg'].removeprefix('Value error, ')}"
+    words = next((words for kind, words in PLAIN_WORDS.items() if first["type"].startswith(kind)), first["msg"])
+    return f"{'.'.join([place, *map(str, first['loc'])])}: {words.removeprefix('Value error, ')}"

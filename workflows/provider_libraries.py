@@ -3,8 +3,15 @@
 from collections.abc import Mapping
 from importlib.util import find_spec
 
-# Provider: the module to import, which the extra of the provider's name installs. OpenAI's comes with AG2 here.
-LIBRARIES: Mapping[str, str] = {"anthropic": "anthropic", "gemini": "google.genai", "ollama": "ollama"}
+# Provider: the module to import, which the extra of the provider's name installs. OpenAI's comes with AG2 here, and
+# xAI is asked through it.
+LIBRARIES: Mapping[str, str] = {
+    "anthropic": "anthropic",
+    "bedrock": "aiobotocore",
+    "gemini": "google.genai",
+    "mistral": "mistralai.client",
+    "ollama": "ollama",
+}
 
 
 def missing_library(provider: str) -> str | None:
@@ -22,5 +29,5 @@ def extra(provider: str) -> str:
 def _is_installed(module: str) -> bool:
     try:
         return find_spec(module) is not None
-    except ImportError:  # `google` itself is not there
+    except ImportError:  # the package around it, such as `google`, is not there
         return False

@@ -58,6 +58,7 @@ def open_row(owner: RunOwner, *, lease_token: int, call: BegunCall, holder: str)
         "error": None,
         "duration_s": None,
         "cost_nano_usd": None,
+        "price": None,
         "at": call.started_at,
         "rollup": OPEN,
         "open_until": call.started_at + timedelta(seconds=within_s),
@@ -65,7 +66,9 @@ def open_row(owner: RunOwner, *, lease_token: int, call: BegunCall, holder: str)
 
 
 def closed_row(owner: RunOwner, *, lease_token: int, call: ModelCall, holder: str, prices: PriceTable) -> Row:
-    cost = prices.cost(call.tokens, provider=call.provider, model=call.model, at=call.started_at)
+    """A missing call has no price, since nobody knows what of."""
+    priced = prices.priced(call.tokens, provider=call.provider, model=call.model, at=call.started_at)
+    is_known = call.status != "missing"
     return {
         **_labels(owner, lease_token, call, holder),
         **_tokens(call.tokens),
@@ -73,7 +76,8 @@ def closed_row(owner: RunOwner, *, lease_token: int, call: ModelCall, holder: st
         "ok": call.ok,
         "error": call.error,
         "duration_s": call.duration_s,
-        "cost_nano_usd": None if call.status == "missing" else cost,
+        "cost_nano_usd": priced.nano_usd if is_known else None,
+        "price": priced.table if is_known else None,
         "at": call.started_at,
         "rollup": DUE,
     }

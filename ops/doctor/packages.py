@@ -2,12 +2,21 @@
 
 import asyncio
 from collections.abc import Collection, Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 
 from ops.doctor.checks import Check, Level, one_line
 from ops.unmet_needs import hosts_not_allowed
 from workers.settings import Settings, SettingsError
-from workflows.models_file import ModelsFileError, ModelSpec, ScriptModel, models_path, read_models_file
+from workflows.models_file import (
+    HostedModel,
+    ModelsFile,
+    ModelsFileError,
+    ModelSpec,
+    ScriptModel,
+    models_path,
+    read_models_file,
+)
 from workflows.package.awaited import unknown_awaited
 from workflows.package.catalog import LIBRARY, Catalog, package_directories
 from workflows.package.findings import Finding
@@ -63,9 +72,10 @@ def _first(findings: Sequence[Finding]) -> str:
 def _models(settings: Settings, packages: Mapping[str, Package]) -> list[Check]:
     path = models_path(settings.models, library=LIBRARY)
     try:
-        models = read_models_file(path).models
+        file = read_models_file(path)
     except ModelsFileError as error:
         return [Check("models", "problem", one_line(error), "correct the file, or set UNATTENDED_MODELS to another")]
+    models = file.models
     problems = [problem for alias, spec in models.items() if (problem := _unusable(alias, spec, settings))]
     wanted = {(alias, package.name) for package in packages.values() for alias in package.model_aliases}
     problems += [
@@ -73,7 +83,25 @@ def _models(settings: Settings, packages: Mapping[str, Package]) -> list[Check]:
         for alias, package in sorted(wanted)
         if alias not in models
     ]
-    return problems or [Check("models", "ok", f"{', '.join(models)} ({path})")]
+    checks = problems or [Check("models", "ok", f"{', '.join(models)} ({path})")]
+    return [*checks, *_prices(file)]
+
+
+def _prices(file: ModelsFile) -> list[Check]:
+    """Calls without a price count as nothing where money is limited, so this is said before the first of them."""
+    today = datetime.now(UTC).date()
+    hosted = {alias: spec for alias, spec in file.models.items() if isinstance(spec, HostedModel)}
+    tables = {
+        alias: file.prices.table_of(provider=spec.provider, model=spec.model, day=today)
+        for alias, spec in hosted.items()
+    }
+    unpriced = [
+        Check("prices", "warning", f"{alias}: no price is known for {hosted[alias].model}", f"add one to {file.path}")
+        for alias, table in tables.items()
+        if table is None
+    ]
+    known = ", ".join(f"{alias} ({table})" for alias, table in tables.items() if table is not None)
+    return [*([Check("prices", "ok", known)] if known else []), *unpriced]
 
 
 def _unusable(alias: str, spec: ModelSpec, settings: Settings) -> Check | None:

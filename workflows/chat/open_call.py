@@ -95,8 +95,9 @@ class OpenCall:
 
     def _used(self, response: ModelResponse | None) -> tuple[Tokens, UsageStatus]:
         """An answer was not free, though its server does not say what it took; a call without one is missing."""
-        if response is not None and response.usage:
-            return self.asked.normalise(response.usage), "reported"
+        reported = Tokens() if response is None else self.asked.normalise(response.usage)
+        if reported != Tokens():
+            return reported, "reported"
         said = 0 if response is None else _characters(response)
         return (estimated(self.planned.prompt_characters, said), "estimated") if said else (Tokens(), "missing")
 

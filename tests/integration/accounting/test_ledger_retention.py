@@ -5,15 +5,17 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from pymongo import MongoClient
 
 from accounting.ledger.retention import LedgerRetention
 from accounting.ledger.rows import COLLECTION
 from accounting.totals.reading import Wanted, usage_totals
 from accounting.totals.rebuilding import rebuild, verify
 from accounting.totals.roll_up import RollUp
-from accounting.totals.sums import hour_of
+from accounting.totals.sums import STATE, hour_of
 from accounting.usage import UsageTotals
 from tests.integration.accounting.ledger_rows import insert, random_rows
+from workers.settings import Settings
 from workers.store.run_store import RunStore
 
 pytestmark = pytest.mark.integration
@@ -62,6 +64,22 @@ async def test_old_rows_go_and_totals_stay_also_when_they_are_rebuilt(aged: RunS
     assert await totals(aged) == before
     assert await verify(aged.database) == []
     assert await rebuild(aged.database) == 0
+    assert await totals(aged) == before
+
+
+async def test_rows_that_go_while_totals_are_rebuilt_take_nothing_with_them(aged: RunStore, settings: Settings) -> None:
+    before = await totals(aged)
+    with MongoClient[dict[str, Any]](settings.mongodb_url) as client:
+        database = client[settings.database]
+
+        def prune_meanwhile(done: int, _of: int) -> None:
+            if done == 1:
+                kept_since = OLD + timedelta(hours=3)
+                database[STATE].update_one({}, {"$set": {"kept_since": kept_since}})
+                database[COLLECTION].delete_many({"at": {"$lt": kept_since}})
+
+        assert await rebuild(aged.database, prune_meanwhile) == 0
+
     assert await totals(aged) == before
 
 

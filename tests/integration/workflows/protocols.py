@@ -1,13 +1,15 @@
 """What model servers answer, as their makers document it: one protocol each, whole and streamed.
 
-Every answer uses 100 tokens of input, of them 64 from a cache, and 20 of output, of them 12 for reasoning, where the
-protocol can say so.
+Every answer uses 100 tokens of input, of them 64 from a cache and 8 written to one, and 20 of output, of them 12 for
+reasoning, where the protocol can say so.
 """
 
 import json
+import struct
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
+from zlib import crc32
 
 from accounting.usage import Tokens
 from tests.integration.model_server import Answer, call, completion, usage
@@ -16,7 +18,7 @@ JSON = {"content-type": "application/json"}
 EVENTS = {"content-type": "text/event-stream"}
 LINES = {"content-type": "application/x-ndjson"}
 
-ALL_OF_IT = Tokens(input=100, cached_input=64, output=20, reasoning=12)
+ALL_OF_IT = Tokens(input=100, cached_input=64, cache_write=8, output=20, reasoning=12)
 
 Call = tuple[str, dict[str, Any]]
 Body = Mapping[str, Any]
@@ -50,6 +52,7 @@ class Protocol:
     empty: Answer
     tokens: Tokens = ALL_OF_IT
     version: str = ""  # what the base_url ends with
+    fields: Mapping[str, str] = field(default_factory=dict)  # which a models file has for it alone
 
     def __str__(self) -> str:
         return self.provider
@@ -60,7 +63,7 @@ def bearer(headers: Mapping[str, str]) -> str | None:
 
 
 # -- OpenAI: chat completions
-CHAT_USAGE = usage(100, 20, cached=64, reasoning=12)
+CHAT_USAGE: dict[str, Any] = usage(100, 20, cached=64, cache_write=8, reasoning=12)
 
 
 def chat_answer(text: str | None, tool: Call | None) -> Answer:
@@ -125,7 +128,7 @@ def response(text: str | None, tool: Call | None) -> Body:
         "tools": [],
         "usage": {
             "input_tokens": 100,
-            "input_tokens_details": {"cached_tokens": 64},
+            "input_tokens_details": {"cached_tokens": 64, "cache_write_tokens": 8},
             "output_tokens": 20,
             "output_tokens_details": {"reasoning_tokens": 12},
             "total_tokens": 120,
@@ -223,7 +226,6 @@ ANTHROPIC = Protocol(
     limit=lambda body: body["max_tokens"],
     temperature=lambda body: body["temperature"],
     empty=body_of(message(None, None)),
-    tokens=Tokens(input=100, cached_input=64, cache_write=8, output=20, reasoning=12),
 )
 
 
@@ -258,6 +260,7 @@ GEMINI = Protocol(
     limit=lambda body: body["generationConfig"]["maxOutputTokens"],
     temperature=lambda body: body["generationConfig"]["temperature"],
     empty=body_of({**content(None, None), "promptFeedback": {"blockReason": "SAFETY"}}),
+    tokens=Tokens(input=100, cached_input=64, output=20, reasoning=12),
 )
 
 
@@ -290,4 +293,139 @@ OLLAMA = Protocol(
     tokens=Tokens(input=100, output=20),
 )
 
-PROTOCOLS = (CHAT, RESPONSES, ANTHROPIC, GEMINI, OLLAMA)
+
+# -- Mistral: OpenAI's shape, with usage in the last part that says something
+MISTRAL_USAGE = {
+    "prompt_tokens": 100,
+    "completion_tokens": 20,
+    "total_tokens": 120,
+    "prompt_tokens_details": {"cached_tokens": 64},
+}
+
+
+def mistral_answer(text: str | None, tool: Call | None) -> Answer:
+    calls = [call(tool[0], json.dumps(tool[1]))] if tool else None
+    return completion(text, tool_calls=calls, usage=MISTRAL_USAGE)
+
+
+def mistral_streamed(text: str | None, tool: Call | None) -> Answer:
+    def chunk(finish: str | None, said: Body, **more: Any) -> Body:
+        choices = [{"index": 0, "delta": said, "finish_reason": finish}]
+        return {"id": "c1", "object": "chat.completion.chunk", "created": 1, "model": "m", "choices": choices, **more}
+
+    if tool is not None:
+        said = [chunk("tool_calls", {"tool_calls": [call(tool[0], json.dumps(tool[1]))]}, usage=MISTRAL_USAGE)]
+    else:
+        said = [
+            chunk(None, {"role": "assistant", "content": text}),
+            chunk("stop", {"content": ""}, usage=MISTRAL_USAGE),
+        ]
+    return sse(*said, end="data: [DONE]\n\n")
+
+
+MISTRAL = Protocol(
+    provider="mistral",
+    path="/v1/chat/completions",
+    stream_path="/v1/chat/completions",
+    answer=mistral_answer,
+    streamed=mistral_streamed,
+    system=CHAT.system,
+    tools=CHAT.tools,
+    schema=CHAT.schema,
+    key=bearer,
+    limit=CHAT.limit,
+    temperature=CHAT.temperature,
+    empty=CHAT.empty,
+    tokens=Tokens(input=100, cached_input=64, output=20),
+)
+
+
+# -- xAI: OpenAI's protocol, with reasoning beside the completion
+XAI_USAGE = {**usage(100, 8, cached=64, reasoning=12), "total_tokens": 120}
+
+
+def with_usage(answer: Answer, counts: Body) -> Answer:
+    status, headers, body = answer
+    told, mine = json.dumps(CHAT_USAGE).encode(), json.dumps(counts).encode()
+    assert told in body
+    return status, headers, body.replace(told, mine)
+
+
+XAI = replace(
+    CHAT,
+    provider="xai",
+    answer=lambda text, tool: with_usage(chat_answer(text, tool), XAI_USAGE),
+    streamed=lambda text, tool: with_usage(chat_streamed(text, tool), XAI_USAGE),
+    tokens=Tokens(input=100, cached_input=64, output=20, reasoning=12),
+)
+
+
+# -- Amazon: Bedrock's Converse
+CONVERSE_USAGE = {
+    "inputTokens": 28,
+    "outputTokens": 20,
+    "totalTokens": 120,
+    "cacheReadInputTokens": 64,
+    "cacheWriteInputTokens": 8,
+}
+
+
+def converse(text: str | None, tool: Call | None) -> Answer:
+    block = {"text": text} if tool is None else {"toolUse": {"toolUseId": "t1", "name": tool[0], "input": tool[1]}}
+    said = {"role": "assistant", "content": [block] if text or tool else []}
+    stop = "tool_use" if tool else "end_turn"
+    return body_of(
+        {"output": {"message": said}, "stopReason": stop, "usage": CONVERSE_USAGE, "metrics": {"latencyMs": 1}}
+    )
+
+
+def aws_event(kind: str, body: Body, *, message: str = "event") -> bytes:
+    """One message of AWS's event stream: lengths, their checksum, headers of strings, body, checksum of it all."""
+    headers = {f":{message}-type": kind, ":content-type": "application/json", ":message-type": message}
+    fields = b"".join(
+        struct.pack("!B", len(name)) + name.encode() + struct.pack("!BH", 7, len(value)) + value.encode()
+        for name, value in headers.items()
+    )
+    payload = json.dumps(body).encode()
+    lengths = struct.pack("!II", len(fields) + len(payload) + 16, len(fields))
+    whole = lengths + struct.pack("!I", crc32(lengths)) + fields + payload
+    return whole + struct.pack("!I", crc32(whole))
+
+
+def converse_streamed(text: str | None, tool: Call | None) -> Answer:
+    if tool is None:
+        half = len(text or "") // 2
+        blocks: list[Body] = [{"delta": {"text": (text or "")[:half]}}, {"delta": {"text": (text or "")[half:]}}]
+        opened = b""
+    else:
+        blocks = [{"delta": {"toolUse": {"input": json.dumps(tool[1])}}}]
+        start = {"toolUse": {"toolUseId": "t1", "name": tool[0]}}
+        opened = aws_event("contentBlockStart", {"contentBlockIndex": 0, "start": start})
+    events = [
+        aws_event("messageStart", {"role": "assistant"}) + opened,
+        *(aws_event("contentBlockDelta", {"contentBlockIndex": 0, **block}) for block in blocks),
+        aws_event("contentBlockStop", {"contentBlockIndex": 0}),
+        aws_event("messageStop", {"stopReason": "tool_use" if tool else "end_turn"}),
+        aws_event("metadata", {"usage": CONVERSE_USAGE, "metrics": {"latencyMs": 1}}),
+    ]
+    return 200, {"content-type": "application/vnd.amazon.eventstream"}, b"".join(events)
+
+
+BEDROCK = Protocol(
+    provider="bedrock",
+    path="/model/m/converse",
+    stream_path="/model/m/converse-stream",
+    answer=converse,
+    streamed=converse_streamed,
+    system=lambda body: str(body["system"][0]["text"]),
+    tools=lambda body: [tool["toolSpec"]["name"] for tool in body.get("toolConfig", {}).get("tools", ())],
+    schema=lambda body: json.loads(body["outputConfig"]["textFormat"]["structure"]["jsonSchema"]["schema"]),
+    key=bearer,
+    limit=lambda body: body["inferenceConfig"]["maxTokens"],
+    temperature=lambda body: body["inferenceConfig"]["temperature"],
+    empty=converse(None, None),
+    tokens=Tokens(input=100, cached_input=64, cache_write=8, output=20),
+    fields={"region": "eu-central-1"},
+)
+
+PROTOCOLS = (CHAT, RESPONSES, ANTHROPIC, GEMINI, BEDROCK, MISTRAL, XAI, OLLAMA)

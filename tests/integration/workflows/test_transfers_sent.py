@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from tests.integration.model_server import Answer, ModelServer, model_server
+from tests.integration.workflows.desk import models_of
 from tests.integration.workflows.protocols import CHAT, PROTOCOLS, Call, Protocol
-from tests.integration.workflows.test_providers import models_of
 from tests.unit.workflows.chats import THREADS, Chat, Kept
 from tests.unit.workflows.packages import load, rule, write_tool
 from workflows.chat.agents import build_package
@@ -63,7 +63,7 @@ async def test_a_transfer_is_offered_taken_and_leaves_a_history_that_can_be_sent
         [],
         ["read", "transfer_to_B"],
     ]
-    history = {key: value for key, value in server.requests[3].items() if "tools" not in key}
+    history = {key: value for key, value in server.requests[3].items() if not key.startswith("tool")}
     assert "orders" in json.dumps(history)
     assert "transfer_to_B" not in json.dumps(history)
 

@@ -61,6 +61,7 @@ def test_a_row_says_who_pays_and_for_what() -> None:
         "error": None,
         "duration_s": 0.5,
         "cost_nano_usd": 20_000,
+        "price": "models file",
         "at": CALL.started_at,
         "rollup": 1,
     }

@@ -1,17 +1,38 @@
 """Prices: which one applies, and what a call costs to the nano-dollar."""
 
+import json
+import re
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from fnmatch import fnmatchcase
+from fractions import Fraction
+from pathlib import Path
+from typing import get_args
 
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accounting.prices import Price, PriceTable, cost_nano_usd
+from accounting.prices import BUILT_IN_FILE, Price, Priced, PriceTable, built_in, cost_nano_usd
 from accounting.usage import Tokens
+from workflows.models_file import HostedModel, ModelSpec, read_models_file
 
-AT = datetime(2026, 3, 1, tzinfo=UTC)
-counts = st.integers(min_value=0, max_value=10**9)
+AT = datetime(2026, 12, 1, tzinfo=UTC)
+BUILT_IN = built_in().prices
+counts = st.integers(min_value=0, max_value=10**12)
+amounts = st.decimals(min_value=0, max_value=1_000_000, places=6)
+some_amounts = st.none() | amounts
+all_prices = st.builds(
+    Price, st.just("p"), st.just("m"), amounts, amounts, some_amounts, some_amounts, some_amounts, st.none()
+)
+
+
+@st.composite
+def all_tokens(draw: st.DrawFn) -> Tokens:
+    """The parts are at most the whole, as every normalisation leaves them."""
+    cached, write, reasoning = draw(counts), draw(counts), draw(counts)
+    return Tokens(draw(counts) + cached + write, cached, write, draw(counts) + reasoning, reasoning)
 
 
 def price(model: str = "m", *, input: str = "1", output: str = "2", **given: Decimal) -> Price:  # noqa: A002 -- the field's name
@@ -23,20 +44,24 @@ def test_the_first_match_wins() -> None:
     assert table.cost(Tokens(input=1), provider="openai", model="gpt-5", at=AT) == 3_000
 
 
-def test_an_override_comes_before_the_built_in_price() -> None:
-    plain = PriceTable().cost(Tokens(input=1_000_000), provider="openai", model="gpt-5-mini", at=AT)
-    table = PriceTable.with_overrides([Price("*", "gpt-5-mini*", Decimal(9), Decimal(9))])
+def test_a_price_of_ones_own_comes_before_the_built_in_one_and_each_says_whose_it_is() -> None:
+    million = Tokens(input=1_000_000)
+    table = PriceTable([Price("*", "gpt-5-mini*", Decimal(9), Decimal(9))])
 
-    assert plain == 250_000_000
-    assert table.cost(Tokens(input=1_000_000), provider="openai", model="gpt-5-mini", at=AT) == 9_000_000_000
+    mine = table.priced(million, provider="openai", model="gpt-5-mini", at=AT)
+    theirs = table.priced(million, provider="openai", model="gpt-5-nano", at=AT)
+
+    assert mine == Priced(9_000_000_000, "models file")
+    assert theirs == Priced(50_000_000, built_in().name)
+    assert PriceTable().cost(million, provider="openai", model="gpt-5-mini", at=AT) == 250_000_000
 
 
 def test_a_dated_model_matches_its_glob_and_case_counts() -> None:
-    table = PriceTable((price("gpt-5-mini*"),))
+    table = PriceTable((price("smol-mini*"),))
 
-    assert table.cost(Tokens(input=1), provider="openai", model="gpt-5-mini-2026-01-01", at=AT) == 1_000
-    assert table.cost(Tokens(input=1), provider="openai", model="GPT-5-mini", at=AT) is None
-    assert table.cost(Tokens(input=1), provider="azure", model="gpt-5-mini", at=AT) is None
+    assert table.cost(Tokens(input=1), provider="openai", model="smol-mini-2026-01-01", at=AT) == 1_000
+    assert table.cost(Tokens(input=1), provider="openai", model="SMOL-mini", at=AT) is None
+    assert table.cost(Tokens(input=1), provider="azure", model="smol-mini", at=AT) is None
 
 
 @pytest.mark.parametrize(
@@ -47,11 +72,16 @@ def test_a_price_holds_from_its_day_on(at: str, expected: int) -> None:
     table = PriceTable(
         (Price("*", "*", Decimal(5), Decimal(5), since=date(2026, 3, 1)), Price("*", "*", Decimal(1), Decimal(1)))
     )
-    assert table.cost(Tokens(input=1), provider="p", model="m", at=datetime.fromisoformat(at)) == expected
+    for day in ("2026-01-01T00:00:00+00:00", at):  # what was found for one day is not taken for another
+        cost = table.cost(Tokens(input=1), provider="p", model="m", at=datetime.fromisoformat(day))
+    assert cost == expected
 
 
 def test_an_unknown_price_is_not_free() -> None:
-    assert PriceTable(()).cost(Tokens(input=5), provider="openai", model="m", at=AT) is None
+    unknown = PriceTable().priced(Tokens(input=5), provider="openai", model="nobody-knows", at=AT)
+
+    assert unknown == Priced(None, None)
+    assert PriceTable().table_of(provider="openai", model="nobody-knows", day=AT.date()) is None
 
 
 def test_cached_and_written_tokens_are_part_of_the_input_and_reasoning_of_the_output() -> None:
@@ -72,13 +102,94 @@ def test_a_cost_is_a_whole_number_of_nano_dollars(usd_per_million: str, expected
     assert cost_nano_usd(Tokens(input=1), price(input=usd_per_million)) == expected
 
 
-@given(counts, counts, counts, counts, counts)
-def test_no_token_is_paid_twice(input_: int, cached: int, write: int, output: int, reasoning: int) -> None:
-    """The parts are at most the whole, so with one price for all nothing costs more than the sum of the wholes."""
-    cached, write = min(cached, input_), min(write, max(input_ - cached, 0))
-    tokens = Tokens(input_, cached, write, output, min(reasoning, output))
-    flat = price(
-        input="0.25", output="2", cached_input=Decimal("0.25"), cache_write=Decimal("0.25"), reasoning=Decimal(2)
+@given(all_tokens(), all_prices)
+def test_a_cost_is_exact(tokens: Tokens, price: Price) -> None:
+    """Against fractions, which never round; each token is paid once, at the price of its part."""
+    parts = [
+        (tokens.input - tokens.cached_input - tokens.cache_write, price.input),
+        (tokens.cached_input, price.input if price.cached_input is None else price.cached_input),
+        (tokens.cache_write, price.input if price.cache_write is None else price.cache_write),
+        (tokens.output - tokens.reasoning, price.output),
+        (tokens.reasoning, price.output if price.reasoning is None else price.reasoning),
+    ]
+
+    assert cost_nano_usd(tokens, price) == round(sum(count * Fraction(each) * 1000 for count, each in parts))
+
+
+@given(all_tokens(), all_tokens(), all_prices)
+def test_more_tokens_never_cost_less(tokens: Tokens, more: Tokens, price: Price) -> None:
+    both = Tokens(
+        tokens.input + more.input,
+        tokens.cached_input + more.cached_input,
+        tokens.cache_write + more.cache_write,
+        tokens.output + more.output,
+        tokens.reasoning + more.reasoning,
     )
 
-    assert cost_nano_usd(tokens, flat) == input_ * 250 + output * 2000
+    assert 0 <= cost_nano_usd(tokens, price) <= cost_nano_usd(both, price)
+
+
+def test_the_built_in_table_keeps_to_the_rules_of_the_models_file(tmp_path: Path) -> None:
+    table = yaml.safe_load(BUILT_IN_FILE.read_text(encoding="utf-8"))
+    entries = [{"provider": provider, **each} for provider, some in table["prices"].items() for each in some]
+    file = tmp_path / "models.yaml"
+    file.write_text(json.dumps({"models": {}, "prices": entries}, default=str), encoding="utf-8")
+
+    read = read_models_file(file).prices
+
+    assert read.own.prices == BUILT_IN
+    assert set(table) == {"version", "prices"}
+    assert built_in().name == f"built-in {table['version']:%Y-%m-%d}"
+
+
+@pytest.mark.parametrize("price", BUILT_IN, ids=lambda each: f"{each.provider} {each.model} {each.since or ''}")
+def test_each_built_in_price_is_found_and_plausible(price: Price) -> None:
+    """None is hidden behind an earlier one, and no number is in the wrong column."""
+    model = re.sub(r"\[(.)[^]]*]", r"\1", price.model).replace("*", "")
+
+    found = PriceTable().priced(
+        Tokens(input=1_000_000),
+        provider=price.provider.rstrip("*"),
+        model=model,
+        at=datetime.combine(price.since or AT.date(), AT.timetz()),
+    )
+
+    assert found.nano_usd == price.input * 10**9
+    assert (price.cached_input or price.input) <= price.input <= price.output
+    assert price.cache_write is None or price.cache_write > price.input
+
+
+def test_a_price_that_will_change_changes_on_its_day() -> None:
+    costs = [
+        PriceTable().cost(Tokens(output=1_000_000), provider="gemini", model="gemini-3.8-flash", at=at)
+        for at in (datetime(2026, 12, 31, 23, 59, tzinfo=UTC), datetime(2027, 1, 1, tzinfo=UTC))
+    ]
+
+    assert costs == [3_750_000_000, 7_500_000_000]
+
+
+def test_every_provider_of_the_models_file_has_prices() -> None:
+    hosted = [spec for spec in get_args(ModelSpec) if issubclass(spec, HostedModel)]
+    providers = [get_args(spec.model_fields["provider"].annotation)[0] for spec in hosted]
+
+    known = {provider for provider in providers if any(fnmatchcase(provider, each.provider) for each in BUILT_IN)}
+
+    assert known == set(providers)
+
+
+@pytest.mark.parametrize(
+    ("model", "usd"),
+    [
+        ("anthropic.claude-sonnet-4-5-20250929-v1:0", 3.3),
+        ("eu.anthropic.claude-sonnet-4-5-20250929-v1:0", 3.3),
+        ("global.anthropic.claude-sonnet-4-5-20250929-v1:0", 3.0),
+        ("arn:aws:bedrock:eu-west-1:123456789012:inference-profile/global.anthropic.claude-opus-4-8", 5.0),
+        ("us.amazon.nova-pro-v1:0", 0.8),
+        ("eu.amazon.nova-pro-v1:0", None),
+        ("arn:aws:bedrock:eu-west-1:123456789012:application-inference-profile/abc123", None),
+    ],
+)
+def test_on_bedrock_the_place_of_the_answer_is_part_of_the_price(model: str, usd: float | None) -> None:
+    cost = PriceTable().cost(Tokens(input=1_000_000), provider="bedrock", model=model, at=AT)
+
+    assert cost == (None if usd is None else usd * 1e9)

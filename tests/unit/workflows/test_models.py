@@ -15,7 +15,9 @@ from workflows.chat.models import Models, scripted
 from workflows.chat.providers.provider import PunctualClient
 from workflows.models_file import (
     AnthropicModel,
+    BedrockModel,
     GeminiModel,
+    MistralModel,
     ModelSpec,
     OllamaModel,
     OpenAIModel,
@@ -119,6 +121,8 @@ def test_one_script_can_answer_for_every_alias(tmp_path: Path) -> None:
     [
         (AnthropicModel(provider="anthropic", model="m", api_key="env:KEY"), "anthropic"),
         (GeminiModel(provider="gemini", model="m", api_key="env:KEY"), "google.genai"),
+        (BedrockModel(provider="bedrock", model="m", region="eu-central-1"), "aiobotocore"),
+        (MistralModel(provider="mistral", model="m", api_key="env:KEY"), "mistralai.client"),
         (OllamaModel(provider="ollama", model="m"), "ollama"),
     ],
     ids=lambda each: each if isinstance(each, str) else "",
@@ -136,7 +140,7 @@ def test_a_library_that_is_not_installed_is_said_with_what_to_do(
         Models({"default": spec}, str).get("default")
 
     assert str(caught.value) == said
-    assert missing_library("openai") is None
+    assert missing_library("openai") is missing_library("xai") is None
 
 
 def test_a_library_whose_parent_is_missing_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:

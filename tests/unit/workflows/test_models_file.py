@@ -51,7 +51,7 @@ def test_aliases_prices_and_a_script_beside_the_file(tmp_path: Path) -> None:
         provider="openai", model="gpt-5-mini", api_key="env:OPENAI_API_KEY", timeout=timedelta(seconds=30), stream=True
     )
     assert models.models["canned"] == ScriptModel(provider="script", file=tmp_path / "answers.yaml")
-    first = models.prices.prices[0]
+    first = models.prices.own.prices[0]
     assert (first.input, first.cached_input, first.since) == (Decimal("0.1"), Decimal("0.01"), date(2026, 1, 1))
 
 
@@ -84,11 +84,11 @@ def test_the_shipped_models_file_is_valid() -> None:
         ("models: 5", "write models: as a mapping"),
         (
             "models: {a: x}",
-            "models.a.provider: None is not one of anthropic, gemini, ollama, openai, openai_responses, script",
+            "models.a.provider: None is not one of anthropic, bedrock, gemini, mistral, ollama, openai,",
         ),
         (
             "models: {a: {provider: magic}}",
-            "models.a.provider: 'magic' is not one of anthropic, gemini, ollama, openai, openai_responses, script",
+            "models.a.provider: 'magic' is not one of anthropic, bedrock, gemini, mistral, ollama, openai,",
         ),
         ("models: {a: {provider: openai}}", "models.a.model: Field required"),
         ("models: {a: {provider: openai, model: ''}}", "models.a.model: "),
@@ -117,12 +117,38 @@ def test_the_shipped_models_file_is_valid() -> None:
         ("models: {a: {provider: script}}", "models.a.file: Field required"),
         ("{models: {}, prices: 5}", "write prices: as a list"),
         ("{models: {}, prices: {input: 1}}", "write prices: as a list"),
-        ("{models: {}, prices: [x]}", "prices[0]: "),
+        (
+            "models: {a: {provider: mistral, model: m}}",
+            "models.a: api_key: write env:NAME or file:PATH; only a server",
+        ),
+        ("models: {a: {provider: xai, model: m}}", "models.a: api_key: write env:NAME or file:PATH; only a server"),
+        ("models: {a: {provider: bedrock, model: m}}", "models.a.region: Field required"),
+        (
+            "models: {a: {provider: bedrock, model: m, region: Frankfurt}}",
+            "models.a.region: write the name of an AWS region, such as eu-central-1",
+        ),
+        ("{models: {}, prices: [x]}", "prices[0]: write a mapping, such as {model:"),
         ("{models: {}, prices: [{input: 1}]}", "prices[0].output: Field required"),
         ("{models: {}, prices: [{input: -1, output: 1}]}", "prices[0].input: "),
         ("{models: {}, prices: [{input: .nan, output: 1}]}", "prices[0].input: "),
         ("{models: {}, prices: [{input: .inf, output: 1}]}", "prices[0].input: "),
-        ("{models: {}, prices: [{input: 1, output: 1, from: 2026-02-30}]}", "prices[0].from: "),
+        ("{models: {}, prices: [{input: much, output: 1}]}", "prices[0].input: write USD per million tokens, such as"),
+        ("{models: {}, prices: [{input: 1, output: [1]}]}", "prices[0].output: write USD per million tokens, such as"),
+        ("{models: {}, prices: [{input: 0.0000001, output: 1}]}", "prices[0].input: write USD per million tokens with"),
+        (
+            "{models: {}, prices: [{input: 1000001, output: 1}]}",
+            "prices[0].input: Input should be less than",
+        ),
+        (
+            "{models: {}, prices: [{input: 1, output: 1, from: soon}]}",
+            "prices[0].from: write a day, such as 2026-12-31",
+        ),
+        ("{models: {}, prices: [{input: 1, output: 1, from: 2026-02-30}]}", "prices[0].from: write a day, such as "),
+        ("{models: {}, prices: [{input: 1, output: 1, form: 2026-02-03}]}", "prices[0].form: Extra inputs are not"),
+        (
+            "{models: {}, prices: [{provider: opneai, input: 1, output: 1}]}",
+            "prices[0].provider: 'opneai' matches none of anthropic, bedrock, gemini",
+        ),
     ],
 )
 def test_what_cannot_be_used_is_said_with_its_place(tmp_path: Path, text: str, said: str) -> None:
@@ -143,12 +169,13 @@ def test_a_password_in_an_address_is_refused_and_not_repeated(tmp_path: Path) ->
 
 def test_every_provider_takes_what_its_users_expect(tmp_path: Path) -> None:
     common = "model: m, api_key: env:KEY, stream: true, temperature: 0.2, max_tokens: 100, timeout: 5m"
-    providers = ("anthropic", "gemini", "ollama", "openai", "openai_responses")
+    providers = ("anthropic", "gemini", "mistral", "ollama", "openai", "openai_responses", "xai")
     text = "\n".join(f"  {each}: {{provider: {each}, base_url: 'https://x.example', {common}}}" for each in providers)
+    text += f"\n  bedrock: {{provider: bedrock, region: us-gov-west-1, base_url: 'https://x.example', {common}}}"
 
     models = read_models_file(write(tmp_path, f"models:\n{text}")).models
 
-    assert {alias: spec.provider for alias, spec in models.items()} == {each: each for each in providers}
+    assert {alias: spec.provider for alias, spec in models.items()} == {each: each for each in (*providers, "bedrock")}
     for spec in models.values():
         assert isinstance(spec, HostedModel)
         assert (spec.stream, spec.temperature, spec.max_tokens) == (True, 0.2, 100)

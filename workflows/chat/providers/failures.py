@@ -20,7 +20,7 @@ from workflows.chat.errors import ModelError
 MAX_WORDS = 300
 DEEPEST_WORDS = 8  # a body may be nested without end
 MAX_RETRY_AFTER_S = 3600.0
-_TRANSIENT = frozenset({408, 409, 425, 429})
+_TRANSIENT = frozenset({408, 409, 424, 425, 429})
 _NUMBER = re.compile(r"[0-9]{1,9}(\.[0-9]{0,9})?")
 _SILENT = (TimeoutError, httpx.TimeoutException, httpx2.TimeoutException)
 _DISCONNECTED = (OSError, httpx.TransportError, httpx2.TransportError)
@@ -29,7 +29,11 @@ _DISCONNECTED = (OSError, httpx.TransportError, httpx2.TransportError)
 _UNREADABLE = (ValueError, TypeError, AttributeError, LookupError, AssertionError, httpx.HTTPError, httpx2.HTTPError)
 # Reasons to stop that are the provider's judgement of the content: the same question gets the same answer.
 _REFUSALS = frozenset(
-    {"content_filter", "refusal", "safety", "recitation", "language", "blocklist", "prohibited_content", "spii"}
+    {
+        *("content_filter", "refusal"),
+        *("safety", "recitation", "language", "blocklist", "prohibited_content", "spii"),  # Google's
+        *("content_filtered", "guardrail_intervened"),  # Bedrock's
+    }
 )
 
 
@@ -83,7 +87,9 @@ def server_words(body: Any) -> str:
         if isinstance(body, list) and body:
             body = body[0]
         elif isinstance(body, Mapping):
-            body = next((body[name] for name in ("error", "message", "detail") if body.get(name)), None)
+            body = next(
+                (body[name] for name in ("error", "message", "Message", "detail", "msg") if body.get(name)), None
+            )
     if not isinstance(body, str) or body.lstrip().startswith("<"):
         return ""
     words = " ".join(body[: MAX_WORDS * 4].split())

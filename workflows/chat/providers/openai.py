@@ -3,26 +3,28 @@
 from functools import partial
 from typing import Any
 
-from ag2.config import OpenAIConfig
 from openai import APIConnectionError, APIError, APIStatusError, APITimeoutError
 
 from accounting.normalising import NORMALISE
 from workflows.chat.connections import pooled_client
 from workflows.chat.errors import ModelError
 from workflows.chat.providers.failures import explain_transport, refused, unreadable
+from workflows.chat.providers.openai_usage import ChatConfig
 from workflows.chat.providers.provider import OpenModel, Provider, answer_within_s
-from workflows.models_file import HostedModel, OpenAIModel
+from workflows.models_file import HostedModel, OpenAIModel, XAIModel
 
 NO_KEY = "none"  # a local server needs no key, but the library insists on one
 
 
-def open_model(spec: OpenAIModel, key: str | None) -> OpenModel:
+def open_model(spec: OpenAIModel | XAIModel, key: str | None, *, address: str | None = None) -> OpenModel:
+    """`address` is where the provider itself is, for others who speak OpenAI's protocol."""
     client = pooled_client(answer_within_s(spec))
     options = client_options(spec, key)
+    options["base_url"] = spec.base_url or address
     if spec.max_tokens is not None:
         # OpenAI's newer models refuse the old name, and servers that speak the same often know no other.
         options["max_completion_tokens" if spec.base_url is None else "max_tokens"] = spec.max_tokens
-    config = OpenAIConfig(http_client=client, timeout=client.timeout, **options)
+    config = ChatConfig(http_client=client, timeout=client.timeout, **options)
     return OpenModel(config, client.aclose, answer_within_s(spec), spec.stream)
 
 

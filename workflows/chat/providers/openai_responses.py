@@ -2,11 +2,10 @@
 
 from functools import partial
 
-from ag2.config import OpenAIResponsesConfig
-
 from accounting.normalising import NORMALISE
 from workflows.chat.connections import pooled_client
 from workflows.chat.providers.openai import client_options, explain
+from workflows.chat.providers.openai_usage import ResponsesConfig
 from workflows.chat.providers.provider import OpenModel, Provider, answer_within_s
 from workflows.models_file import OpenAIResponsesModel
 
@@ -16,7 +15,7 @@ def open_model(spec: OpenAIResponsesModel, key: str | None) -> OpenModel:
     options = client_options(spec, key)
     if spec.max_tokens is not None:
         options["max_output_tokens"] = spec.max_tokens
-    config = OpenAIResponsesConfig(http_client=client, timeout=client.timeout, **options)
+    config = ResponsesConfig(http_client=client, timeout=client.timeout, **options)
     return OpenModel(config, client.aclose, answer_within_s(spec), spec.stream)
 
 

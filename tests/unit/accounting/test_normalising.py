@@ -1,18 +1,12 @@
 """Token counts of providers: what each says becomes the same, and nothing that a server says can break the ledger."""
 
-from collections.abc import Callable
-
 import pytest
 from ag2.events import Usage
+from hypothesis import given
+from hypothesis import strategies as st
 
+from accounting.normalising import MOST, NORMALISE, estimated
 from accounting.usage import Tokens
-from workflows.chat.providers.tokens import (
-    MOST,
-    NORMALISE,
-    with_cache_beside,
-    with_details_inside,
-    with_reasoning_beside,
-)
 
 
 @pytest.mark.parametrize(
@@ -28,6 +22,12 @@ from workflows.chat.providers.tokens import (
                 thinking_tokens=12,
             ),
             Tokens(input=100, cached_input=64, output=20, reasoning=12),
+        ),
+        # From GPT-5.6 on, what was written to the cache is said as well.
+        (
+            "openai",
+            Usage(prompt_tokens=2006, completion_tokens=300, total_tokens=2306, cache_creation_input_tokens=1920),
+            Tokens(input=2006, cache_write=1920, output=300),
         ),
         # A server that speaks OpenAI's protocol and counts reasoning beside the completion.
         (
@@ -79,6 +79,18 @@ from workflows.chat.providers.tokens import (
             Usage(prompt_tokens=32, completion_tokens=9, total_tokens=135, thinking_tokens=94),
             Tokens(input=32, output=103, reasoning=94),
         ),
+        # As its own library says it, without a total.
+        (
+            "xai",
+            Usage(prompt_tokens=32, completion_tokens=9, thinking_tokens=94, cache_read_input_tokens=6),
+            Tokens(input=32, cached_input=6, output=103, reasoning=94),
+        ),
+        # A gateway in front of xAI that has made OpenAI's numbers of it.
+        (
+            "xai",
+            Usage(prompt_tokens=686, completion_tokens=123, total_tokens=809, thinking_tokens=112),
+            Tokens(input=686, output=123, reasoning=112),
+        ),
         (
             "mistral",
             Usage(prompt_tokens=100, completion_tokens=20, total_tokens=120, cache_read_input_tokens=64),
@@ -107,17 +119,24 @@ def test_what_is_no_count_is_none(value: object) -> None:
     assert {normalise(usage) for normalise in NORMALISE.values()} == {Tokens()}
 
 
-@pytest.mark.parametrize("normalise", [with_details_inside, with_cache_beside, with_reasoning_beside])
-def test_a_part_is_never_more_than_the_whole(normalise: Callable[[Usage], Tokens]) -> None:
-    usage = Usage(
-        prompt_tokens=1,
-        completion_tokens=1,
-        cache_read_input_tokens=50,
-        cache_creation_input_tokens=50,
-        thinking_tokens=50,
-    )
+anything = st.one_of(
+    st.none(), st.integers(-5, MOST * 2), st.floats(), st.text(max_size=3), st.lists(st.integers(), max_size=1)
+)
 
-    tokens = normalise(usage)
 
-    assert tokens.cached_input + tokens.cache_write <= tokens.input
-    assert tokens.reasoning <= tokens.output
+@given(st.builds(Usage, anything, anything, anything, anything, anything, anything))  # servers send anything
+def test_a_part_is_never_more_than_the_whole(usage: Usage) -> None:
+    for normalise in NORMALISE.values():
+        tokens = normalise(usage)
+
+        assert min(tokens.cached_input, tokens.cache_write, tokens.reasoning) >= 0
+        assert tokens.cached_input + tokens.cache_write <= tokens.input <= 3 * MOST
+        assert tokens.reasoning <= tokens.output <= 2 * MOST
+
+
+@pytest.mark.parametrize(
+    ("sent", "said", "tokens"),
+    [(0, 1, Tokens(1, output=1)), (8, 9, Tokens(2, output=3)), (4001, 4, Tokens(1001, output=1))],
+)
+def test_an_estimate_is_a_token_for_four_characters_and_never_nothing(sent: int, said: int, tokens: Tokens) -> None:
+    assert estimated(sent, said) == tokens

@@ -1,0 +1,131 @@
+"""Amazon Bedrock's Converse API."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
+
+import aiohttp
+from ag2.config.bedrock import BedrockConfig
+from aiobotocore.config import AioConfig
+from aiobotocore.session import AioSession
+from botocore import exceptions as aws
+from botocore.eventstream import ParserError
+from botocore.parsers import ResponseParserError
+from botocore.tokens import FrozenAuthToken
+
+from accounting.normalising import NORMALISE
+from workflows.chat.connections import CONNECT_TIMEOUT_S
+from workflows.chat.errors import ModelError
+from workflows.chat.providers.failures import explain_transport, refused
+from workflows.chat.providers.provider import MAX_CONNECTIONS, OpenModel, Provider, answer_within_s
+from workflows.models_file import BedrockModel
+
+NAME = "bedrock"
+
+
+def open_model(spec: BedrockModel, key: str | None) -> OpenModel:
+    session = AioSession()
+    options: dict[str, Any] = {}
+    if key is not None:
+        options = {"signature_version": "bearer"}
+        session.register_component("token_provider", _Key(key))
+        session.set_credentials("none", "none")  # else it looks for some, for seconds, and does not use them
+    timeout_s = answer_within_s(spec)
+    one_client = OneClient(session)
+    config = BedrockConfig(  # type: ignore[abstract]  # AG2 keeps no files with Bedrock, and says so when asked
+        model=spec.model,
+        region_name=spec.region,
+        endpoint_url=spec.base_url,
+        temperature=spec.temperature,
+        max_tokens=spec.max_tokens,
+        streaming=spec.stream,
+        session=one_client,
+        botocore_config=AioConfig(
+            connect_timeout=min(timeout_s, CONNECT_TIMEOUT_S),
+            read_timeout=timeout_s,
+            max_pool_connections=MAX_CONNECTIONS,
+            retries={"total_max_attempts": 1},
+            warm_up_loader_caches=True,  # in a thread: the descriptions of AWS's services take 200 ms to read
+            **options,
+        ),
+    )
+    return OpenModel(config, one_client.aclose, timeout_s, spec.stream)
+
+
+class OneClient:
+    """A session as AG2 sees it. AG2 makes a client for each call, and with it a connection; it gets the same one."""
+
+    def __init__(self, session: AioSession) -> None:
+        self._session = session
+        self._opened = AsyncExitStack()
+        self._opening = asyncio.Lock()
+        self._client: Any = None
+
+    @asynccontextmanager
+    async def create_client(self, service: str, **options: Any) -> AsyncIterator["OneCall"]:
+        async with self._opening:
+            if self._client is None:
+                self._client = await self._opened.enter_async_context(self._session.create_client(service, **options))
+        call = OneCall(self._client)
+        try:
+            yield call
+        finally:
+            call.close()
+
+    async def aclose(self) -> None:
+        await self._opened.aclose()
+
+
+class OneCall:
+    """A stream that nobody reads to its end would keep its connection."""
+
+    def __init__(self, client: Any) -> None:
+        self._client = client
+        self._stream: Any = None
+
+    async def converse(self, **request: Any) -> Any:
+        return await self._client.converse(**request)
+
+    async def converse_stream(self, **request: Any) -> Any:
+        response = await self._client.converse_stream(**request)
+        self._stream = response["stream"]
+        return response
+
+    def close(self) -> None:
+        if self._stream is not None:
+            self._stream.close()
+
+
+class _Key:
+    """A key of Bedrock's own, where botocore looks for tokens."""
+
+    def __init__(self, key: str) -> None:
+        self._token = FrozenAuthToken(key)
+
+    def load_token(self, **_: Any) -> FrozenAuthToken:
+        return self._token
+
+
+def explain(error: Exception) -> ModelError | None:
+    if isinstance(error, aws.ClientError):  # also of an error in the middle of a stream, which has no status
+        meta = error.response.get("ResponseMetadata", {})
+        return refused(NAME, meta.get("HTTPStatusCode", 200), error.response.get("Error"), meta.get("HTTPHeaders", {}))
+    if isinstance(error, aws.NoCredentialsError | aws.PartialCredentialsError):
+        return ModelError(f"{NAME} cannot be asked: there is no api_key and no AWS identity here", transient=False)
+    if isinstance(error, aws.CredentialRetrievalError | aws.TokenRetrievalError):
+        return ModelError(f"{NAME} cannot be asked: AWS gave no credentials ({type(error).__name__})", transient=True)
+    return explain_transport(NAME, _in_plain_words(error))
+
+
+def _in_plain_words(error: Exception) -> Exception:
+    if isinstance(error, aws.ReadTimeoutError | aws.ConnectTimeoutError):
+        return TimeoutError()
+    if isinstance(error, aws.ConnectionError | aws.HTTPClientError | aiohttp.ClientError):
+        return error if isinstance(error, OSError) else ConnectionError()
+    if isinstance(error, ParserError | ResponseParserError):
+        return ValueError()
+    return error
+
+
+PROVIDER = Provider(open_model, explain, NORMALISE[NAME])

@@ -1,0 +1,58 @@
+"""Mistral's chat completions."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from ag2.config.mistral import MistralConfig
+from mistralai.client.errors import MistralError, NoResponseError, ResponseValidationError
+
+from accounting.normalising import NORMALISE
+from workflows.chat.connections import pooled_client
+from workflows.chat.errors import ModelError
+from workflows.chat.providers.failures import explain_transport, refused, server_words, unreadable
+from workflows.chat.providers.provider import OpenModel, Provider, answer_within_s
+from workflows.models_file import MistralModel
+
+NAME = "mistral"
+
+
+def open_model(spec: MistralModel, key: str | None) -> OpenModel:
+    client = pooled_client(answer_within_s(spec))
+    config = MistralConfig(
+        model=spec.model,
+        api_key=key or "none",  # without one, the library would take what the environment has
+        server_url=spec.base_url,
+        temperature=spec.temperature,
+        max_tokens=spec.max_tokens,
+        streaming=spec.stream,
+        async_client=client,
+    )
+    return OpenModel(config, client.aclose, answer_within_s(spec), spec.stream)
+
+
+def explain(error: Exception) -> ModelError | None:
+    if isinstance(error, ResponseValidationError):
+        said = _error_in_a_stream(error)
+        return refused(NAME, 200, said, {}) if server_words(said) else unreadable(NAME, error)
+    if isinstance(error, MistralError):
+        return refused(NAME, error.status_code, _body(error), error.headers)
+    if isinstance(error, NoResponseError):
+        return explain_transport(NAME, ConnectionError())
+    return explain_transport(NAME, error)
+
+
+def _error_in_a_stream(error: ResponseValidationError) -> Any:
+    """The library takes it for a part of the answer, and finds that it is none."""
+    body = _body(error)
+    return body.get("data") if isinstance(body, Mapping) else None
+
+
+def _body(error: MistralError) -> Any:
+    try:
+        return json.loads(error.body)
+    except ValueError:
+        return None
+
+
+PROVIDER = Provider(open_model, explain, NORMALISE[NAME])
