@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
+from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
@@ -24,7 +25,7 @@ class OutcomeKind(StrEnum):
     WORKER_LOST = "worker_lost"
     NEEDS_HUMAN = "needs_human"
     CANCELLED = "cancelled"
-    HANDED_BACK = "handed_back"  # not an end: this worker shuts down, another one goes on
+    HANDED_BACK = "handed_back"  # not an end: this worker shuts down, or a budget lets it wait
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,13 +38,15 @@ class OutcomeError:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """`transient`: another attempt may end otherwise."""
+    """`transient`: another attempt may end otherwise. `held_by`: the run is handed back, and waits for this limit."""
 
     kind: OutcomeKind
     reason: str
     error: OutcomeError | None = None
     transient: bool = False
     retry_after_s: float | None = None
+    held_by: str | None = None
+    held_until: datetime | None = None
 
     @staticmethod
     def from_document(document: Mapping[str, Any]) -> "Outcome":

@@ -2,12 +2,26 @@
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from datetime import datetime
 
 from accounting.usage import ModelCall
 
 
 class BudgetExhaustedError(Exception):
     """There is nothing left to reserve; the text says of what, and until when."""
+
+
+class BudgetHoldError(Exception):
+    """As BudgetExhaustedError, but the run is to wait for the next window. `held_by` names the budget."""
+
+    def __init__(self, message: str, *, held_by: str, until: datetime | None) -> None:
+        super().__init__(message)
+        self.held_by = held_by
+        self.until = until
+
+
+class BudgetBusyError(Exception):
+    """What is left is reserved by other calls. When they are settled there may be room."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +43,7 @@ Reserve = Callable[[PlannedCall], Awaitable[Settle]]
 
 async def unlimited(_: PlannedCall) -> Settle:
     """The budget of who has none."""
-    return _nothing_to_settle
+    return nothing_to_settle
 
 
-async def _nothing_to_settle(_: ModelCall) -> None: ...
+async def nothing_to_settle(_: ModelCall) -> None: ...

@@ -36,6 +36,7 @@ from accounting.ledger.rows import (
 )
 from accounting.prices import PriceTable
 from accounting.store_errors import store_is_away
+from accounting.uninterrupted import to_its_end
 from accounting.usage import BegunCall, ModelCall, RunOwner
 
 log = logging.getLogger(__name__)
@@ -95,7 +96,7 @@ class Ledger:
                 raise
             log.warning("call_made_without_row", extra={"row": row["_id"], "error": type(error).__name__})
         except asyncio.CancelledError:
-            self._take_back(row)
+            await to_its_end(self._taken_back(row))  # before its run says what it has used
             raise
 
     async def record(self, owner: RunOwner, *, lease_token: int, call: ModelCall) -> None:

@@ -49,7 +49,17 @@ for name, place, first_words in (
     ("enqueue", "ops.cli.manage:enqueue", "Starts one run of WORKFLOW by hand, on the workers."),
     ("runs", "ops.cli.runs.group:runs", "What ran, what runs, and what came of it."),
     ("triggers", "ops.cli.triggers.group:triggers", "Why things run."),
-    ("usage", "ops.cli.look:usage", "Tokens and USD, summed from the ledger."),
+    (
+        "usage",
+        "ops.cli.usage.command:usage",
+        "Tokens and USD, summed from the ledger: each model call of each run is in it once.",
+    ),
+    (
+        "billing",
+        "ops.cli.billing.group:billing",
+        "What is posted to whoever bills the apps, and exports of the ledger.",
+    ),
+    ("budgets", "ops.cli.budgets.group:budgets", "What may be spent: tokens or USD, by an app, a workflow or a run."),
     ("packages", "ops.cli.inspect_packages:packages", "What can run."),
     ("keys", "ops.cli.keys:keys", "API keys for /v1."),
     ("worker", "ops.cli.roles:worker", "Works on runs: claims them, holds the chats, records what they cost."),

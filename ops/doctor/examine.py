@@ -4,6 +4,7 @@ import asyncio
 import difflib
 from collections.abc import Awaitable, Iterator, Sequence
 
+from ops.doctor.billing import check_billing
 from ops.doctor.checks import Check
 from ops.doctor.embedded import check_data_dir, check_embedded_mongodb, check_embedded_redis
 from ops.doctor.mongodb import check_mongodb
@@ -25,6 +26,7 @@ async def examine(settings: Settings) -> list[Check]:
         *_server_examinations(settings, services),
         ("addresses", check_addresses(settings.listen, settings.metrics_listen)),
         ("packages", check_packages_and_models(settings)),
+        ("billing", check_billing(settings)),
     ]
     found = await asyncio.gather(*(_bounded(name, checks) for name, checks in examinations))
     return [*check_settings(settings), *(check for checks in found for check in checks)]

@@ -1,52 +1,41 @@
 """Prometheus metrics out of a snapshot."""
 
-from collections import defaultdict
+import time
 from collections.abc import Callable, Iterator, Sequence
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
-from accounting.app_labels import AppLabels
-from accounting.usage import UsageTotals
-from ops.exporter.pauses import REASONS
+from accounting.billing.outbox import OutboxState
+from ops.exporter.budget_metrics import budget_families
+from ops.exporter.families import Counters, Counts, Labels, gauge, gauge_by
+from ops.exporter.ledger import LedgerState
+from ops.exporter.queue import Queue
 from ops.exporter.snapshot import Snapshot
-
-Labels = tuple[str, ...]
-Counter = tuple[str, str, Callable[[UsageTotals], float]]
-
-USAGE_LABELS = ("app", "workflow", "model", "provider")
-USAGE_COUNTERS: tuple[Counter, ...] = (
-    ("unattended_input_tokens", "Input tokens, cached ones included", lambda each: each.input_tokens),
-    ("unattended_cached_input_tokens", "Input tokens read from a cache", lambda each: each.cached_input_tokens),
-    ("unattended_output_tokens", "Output tokens, reasoning included", lambda each: each.output_tokens),
-    ("unattended_reasoning_tokens", "Output tokens spent on reasoning", lambda each: each.reasoning_tokens),
-    (
-        "unattended_cost_usd",
-        "Cost by the price table; unpriced calls add nothing",
-        lambda each: each.cost_usd or 0.0,
-    ),
-)
-CALL_COUNTERS: tuple[Counter, ...] = (
-    ("unattended_model_calls", "Model calls, failed ones included", lambda each: each.calls),
-    ("unattended_usage_missing", "Model calls that came without usage", lambda each: each.missing),
-)
-AGENT_COUNTERS: tuple[Counter, ...] = (
-    ("unattended_agent_input_tokens", "Input tokens by agent", lambda each: each.input_tokens),
-    ("unattended_agent_output_tokens", "Output tokens by agent", lambda each: each.output_tokens),
-)
+from ops.exporter.triggers import Triggers
+from ops.exporter.usage_metrics import usage_families
 
 
 class StoreCollector(Collector):
     """Serves the newest snapshot; before the first one there is nothing rather than zeros."""
 
-    def __init__(self, *, max_app_labels: int) -> None:
-        self._apps = AppLabels(max_app_labels)
-        self._snapshot: Snapshot | None = None
+    def __init__(self, *, clock: Callable[[], float] = time.time) -> None:
+        self._counters = Counters()
+        self._families: Sequence[Metric] = ()
         self._healthy = False
+        self._clock = clock
 
-    def show(self, snapshot: Snapshot) -> None:
-        self._apps.learn({row["_id"]["app"] for row in snapshot.runs} | {row.key["app_id"] for row in snapshot.usage})
-        self._snapshot = snapshot
+    def show(self, snapshot: Snapshot, *, took_s: float) -> None:
+        self._families = [
+            *self._of_exporter(took_s),
+            self._runs(snapshot),
+            *usage_families(snapshot.usage, snapshot.apps, self._counters),
+            *_queue(snapshot.queue),
+            *_triggers(snapshot.triggers),
+            *budget_families(snapshot.budgets, snapshot.apps, self._counters),
+            *_ledger(snapshot.ledger),
+            *_outbox(snapshot.outbox),
+        ]
         self._healthy = True
 
     def stale(self) -> None:
@@ -54,83 +43,55 @@ class StoreCollector(Collector):
         self._healthy = False
 
     def collect(self) -> Iterator[Metric]:
-        yield GaugeMetricFamily(
-            "unattended_exporter_store_up", "1 while the numbers are fresh from the store", value=float(self._healthy)
-        )
-        snapshot = self._snapshot
-        if snapshot is None:
-            return
-        yield self._runs(snapshot)
-        yield from _usage(snapshot.usage, USAGE_COUNTERS, USAGE_LABELS, self._usage_labels)
-        yield from _usage(snapshot.usage, CALL_COUNTERS, (*USAGE_LABELS, "ok"), self._call_labels)
-        yield from _usage(snapshot.usage, AGENT_COUNTERS, ("workflow", "agent"), _agent_labels)
-        yield from _queue(snapshot)
-        yield _paused(snapshot)
+        yield gauge("unattended_exporter_store_up", "1 while the numbers are fresh from the store", self._healthy)
+        yield from self._families
+
+    def _of_exporter(self, took_s: float) -> Iterator[Metric]:
+        when = "When the numbers were last read from the store, as Unix time"
+        yield gauge("unattended_exporter_last_success_timestamp_seconds", when, self._clock())
+        yield gauge("unattended_exporter_read_seconds", "How long it took to read the store", took_s)
 
     def _runs(self, snapshot: Snapshot) -> Metric:
-        counts: dict[Labels, float] = defaultdict(float)
-        for row in snapshot.runs:
-            key = row["_id"]
-            outcome = key.get("outcome") or "unknown"
-            counts[self._apps.label(key["app"]), key["workflow"], key["trigger"], outcome] += row["count"]
-        return _counter(
-            "unattended_runs", "Runs that ended or parked", ("app", "workflow", "trigger", "outcome"), counts
-        )
-
-    def _usage_labels(self, row: UsageTotals) -> Labels:
-        key = row.key
-        return self._apps.label(key["app_id"]), key["workflow"], key["model"], key["provider"]
-
-    def _call_labels(self, row: UsageTotals) -> Labels:
-        return (*self._usage_labels(row), "true" if row.key["ok"] else "false")
+        counts: dict[Labels, float] = {}
+        for run, count in snapshot.runs.items():
+            labels = (snapshot.apps.label(run.app), run.workflow, run.trigger, run.outcome)
+            counts[labels] = counts.get(labels, 0) + count
+        names = ("app", "workflow", "trigger", "outcome")
+        return self._counters.family("unattended_runs", "Runs that ended or parked", names, counts)
 
 
-def _agent_labels(row: UsageTotals) -> Labels:
-    return row.key["workflow"], row.key["agent"]
+def _queue(queue: Queue) -> Iterator[Metric]:
+    by_hold: Counts = {(hold,): count for hold, count in queue.queued.items()}
+    yield gauge_by("unattended_runs_queued", "Runs that wait and are due", ["hold"], by_hold)
+    yield gauge("unattended_runs_in_progress", "Runs a worker holds", queue.in_progress)
+    yield gauge("unattended_runs_parked", "Runs at rest after their attempts", queue.parked)
+    waited = "How long a run that may start has waited for a worker, at most"
+    yield gauge("unattended_oldest_queued_age_seconds", waited, queue.oldest_queued_age_s)
 
 
-def _usage(
-    rows: Sequence[UsageTotals],
-    counters: Sequence[Counter],
-    names: Sequence[str],
-    labels: Callable[[UsageTotals], Labels],
-) -> Iterator[Metric]:
-    """Rows are finer than any metric: those of one label set are added up."""
-    labelled = [(labels(row), row) for row in rows]
-    for name, text, value in counters:
-        counts: dict[Labels, float] = defaultdict(float)
-        for key, row in labelled:
-            counts[key] += value(row)
-        yield _counter(name, text, names, counts)
+def _triggers(triggers: Triggers) -> Iterator[Metric]:
+    paused = "Pauses of triggers that nobody has ended, those of single apps too"
+    by_reason: Counts = {(reason,): count for reason, count in triggers.paused.items()}
+    yield gauge_by("unattended_triggers_paused", paused, ["reason"], by_reason)
+    made = "Triggers made at run time; those of packages are in no store"
+    by_type: Counts = {(kind,): count for kind, count in triggers.made_at_run_time.items()}
+    yield gauge_by("unattended_triggers_made", made, ["type"], by_type)
+    overdue = "For how long the schedule that should have fired first has been due"
+    yield gauge("unattended_schedule_overdue_seconds", overdue, triggers.overdue_s)
 
 
-def _queue(snapshot: Snapshot) -> Iterator[Metric]:
-    queued = GaugeMetricFamily("unattended_runs_queued", "Runs that wait and are due", labels=["hold"])
-    for hold, count in {"": 0, **snapshot.queued}.items():
-        queued.add_metric([hold], count)
-    yield queued
-    yield GaugeMetricFamily("unattended_runs_in_progress", "Runs a worker holds", value=snapshot.in_progress)
-    yield GaugeMetricFamily("unattended_runs_parked", "Runs at rest after their attempts", value=snapshot.parked)
-    yield GaugeMetricFamily(
-        "unattended_oldest_queued_age_seconds",
-        "How long a run that may start has waited for a worker, at most",
-        value=snapshot.oldest_queued_age_s,
-    )
+def _ledger(ledger: LedgerState) -> Iterator[Metric]:
+    going_on = "Model calls that are being made, and those of lost workers until they are given up"
+    yield gauge("unattended_model_calls_open", going_on, ledger.open_calls)
+    waiting = "Ledger rows that the totals have not been given yet; what is shown as usage has them"
+    yield gauge("unattended_usage_rows_waiting", waiting, ledger.waiting)
+    oldest = "Since when the first of those rows waits, from the beginning of its call"
+    yield gauge("unattended_usage_oldest_waiting_seconds", oldest, ledger.oldest_waiting_s)
 
 
-def _paused(snapshot: Snapshot) -> Metric:
-    paused = GaugeMetricFamily(
-        "unattended_triggers_paused",
-        "Pauses of triggers that nobody has ended, those of single apps too",
-        labels=["reason"],
-    )
-    for reason in REASONS:
-        paused.add_metric([reason], snapshot.paused.get(reason, 0))
-    return paused
-
-
-def _counter(name: str, text: str, labels: Sequence[str], counts: dict[Labels, float]) -> Metric:
-    family = CounterMetricFamily(name, text, labels=labels)
-    for values, count in sorted(counts.items()):
-        family.add_metric(list(values), count)
-    return family
+def _outbox(outbox: OutboxState) -> Iterator[Metric]:
+    yield gauge("unattended_billing_batches_pending", "Billing batches that are not delivered yet", outbox.pending)
+    dead = "Billing batches that nobody took, and that are kept until somebody replays or drops them"
+    yield gauge("unattended_billing_batches_dead", dead, outbox.dead)
+    oldest = "Age of the oldest billing batch that is not delivered yet"
+    yield gauge("unattended_billing_oldest_pending_seconds", oldest, outbox.oldest_pending_age_s)

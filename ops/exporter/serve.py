@@ -2,15 +2,18 @@
 
 import asyncio
 import logging
+import time
 
-from prometheus_client import CollectorRegistry
+from prometheus_client import CollectorRegistry, make_wsgi_app
 from pymongo.errors import PyMongoError
 
 from ops.exporter.metrics import StoreCollector
-from ops.exporter.snapshot import take_snapshot
+from ops.exporter.page import Page
+from ops.exporter.snapshot import Snapshots
 from triggers.service_loop import repeat, stopped_by_signals
-from workers.process.health import Steps, role_health
-from workers.process.metrics_server import serve_at
+from workers.process.health import Health, Steps, role_health
+from workers.process.metrics_server import MetricsServer, serve_at
+from workers.setting_values import Address
 from workers.settings import Settings, SettingsError
 from workers.store.run_store import connect
 
@@ -21,29 +24,40 @@ REFRESH_S = 5.0  # scrapes cost the store nothing; numbers are at most this old 
 
 async def serve(settings: Settings) -> None:
     """Until SIGTERM or SIGINT. `settings` has both server addresses."""
-    collector = StoreCollector(max_app_labels=settings.max_app_labels)
+    collector = StoreCollector()
     registry = CollectorRegistry()
     registry.register(collector)
-    address, steps = settings.metrics_listen, Steps("snapshot")
-    try:
-        server = serve_at(registry, address, role_health(steps))
-    except OSError:
-        advice = "stop it or set UNATTENDED_METRICS_LISTEN"
-        raise SettingsError(f"{address} is taken by another process; {advice}") from None
+    page = Page(make_wsgi_app(registry))
+    steps = Steps("snapshot")
+    server = _listening(page, settings.metrics_listen, role_health(steps))
     database = connect(settings.mongodb_url or "", database=settings.database)
+    snapshots = Snapshots(database, max_app_labels=settings.max_app_labels)
 
     async def refresh() -> float:
+        began = time.monotonic()
         try:
-            collector.show(await take_snapshot(database))
+            snapshot = await snapshots.take()
+            took_s = time.monotonic() - began
+            collector.show(snapshot, took_s=took_s)
         except PyMongoError:
             collector.stale()
             raise
-        return REFRESH_S
+        finally:
+            await asyncio.to_thread(page.renew)
+        return max(REFRESH_S, took_s)  # a store that is slow already is asked less often
 
     try:
         with stopped_by_signals() as stop:
-            log.info("exporter_ready", extra={"metrics": f"http://{address}/metrics"})
+            log.info("exporter_ready", extra={"metrics": f"http://{server.address}/metrics"})
             await repeat(steps.watched("snapshot", refresh), what="snapshot", stop=stop)
     finally:
         await asyncio.to_thread(server.close)
         await database.client.close()
+
+
+def _listening(page: Page, address: Address, health: Health) -> MetricsServer:
+    try:
+        return serve_at(page, address, health)
+    except OSError:
+        advice = "stop it or set UNATTENDED_METRICS_LISTEN"
+        raise SettingsError(f"{address} is taken by another process; {advice}") from None

@@ -1,97 +1,83 @@
-"""A snapshot of the store: what the exporter shows until the next one, always whole, never half new."""
+"""A snapshot of the store: what the exporter shows until the next one, always whole, never half new.
 
-import asyncio
+What is counted, runs and usage, is of one moment. The first snapshot reads all totals and all ended runs. Each later
+one costs what has changed since, so that it does not matter how much is in the store.
+"""
+
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
+from pymongo.asynchronous.client_session import AsyncClientSession
 from pymongo.asynchronous.database import AsyncDatabase
-from pymongo.errors import OperationFailure, WTimeoutError
 
-from accounting.totals.reading import usage_totals
+from accounting.app_labels import AppLabels, NamedApps
+from accounting.billing.outbox import OutboxState, outbox_state
+from accounting.one_moment import at_one_moment
 from accounting.usage import UsageTotals
-from ops.exporter.pauses import count_pauses
-from workers.reconciling.retention import ROLLUPS
-from workers.store.run import TERMINAL, HoldKind, RunState
+from ops.exporter.budgets import BudgetLook, look_at_budgets
+from ops.exporter.ended_runs import EndedRuns, RunLabels
+from ops.exporter.ledger import LedgerState, look_at_ledger
+from ops.exporter.queue import Queue, QueueLook
+from ops.exporter.triggers import Triggers, look_at_triggers
+from ops.exporter.usage import Change, UsageCounts
 
-# One scan of the ledger for all metrics: they are sums over these groups, of which there are few.
-USAGE_KEYS = ("app_id", "workflow", "model", "provider", "ok", "agent")
-# A run is counted when it ends or parks. One that waits for a person goes on, and is counted then.
-ENDED = frozenset(state.value for state in TERMINAL | {RunState.PARKED})
-
-# All there are: named, so that an index answers instead of a scan.
-HOLDS = [None, *(kind.value for kind in HoldKind)]
-
-Rows = Sequence[Mapping[str, Any]]
-# For a moment after a collection or an index was created, no snapshot shows it.
-SNAPSHOT_UNAVAILABLE = 246
-TRIES, PAUSE_S = 20, 0.1
+Counted = tuple[Mapping[RunLabels, int], Change, Queue]
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """Counts by label; taken from runs, roll-ups and ledger, so that neither a restart nor retention changes one."""
-
-    runs: Sequence[Mapping[str, Any]]
-    usage: Sequence[UsageTotals]
-    in_progress: int
-    queued: Mapping[str, int]
-    oldest_queued_age_s: float
-    parked: int
-    paused: Mapping[str, int] = field(default_factory=dict)  # pauses of triggers, by reason
-
-
-async def take_snapshot(database: AsyncDatabase[dict[str, Any]]) -> Snapshot:
-    counted, rolled_up, queued = await _at_one_time(database)
-    oldest = min((row["oldest"] for row in queued if row["_id"] == ""), default=None)
-    return Snapshot(
-        runs=[*(row for row in counted if row["_id"]["state"] in ENDED), *rolled_up],
-        usage=await usage_totals(database, USAGE_KEYS),
-        in_progress=_in_state(counted, RunState.RUNNING),
-        queued={row["_id"]: row["count"] for row in queued},
-        oldest_queued_age_s=0.0 if oldest is None else max((datetime.now(UTC) - oldest).total_seconds(), 0.0),
-        parked=_in_state(counted, RunState.PARKED),
-        paused=await count_pauses(database),
-    )
+    runs: Mapping[RunLabels, int] = field(default_factory=dict)
+    usage: Sequence[UsageTotals] = ()
+    queue: Queue = field(default_factory=Queue)
+    triggers: Triggers = field(default_factory=Triggers)
+    ledger: LedgerState = field(default_factory=LedgerState)
+    budgets: BudgetLook = field(default_factory=BudgetLook)
+    outbox: OutboxState = field(default_factory=lambda: OutboxState(pending=0, dead=0, oldest_pending_age_s=0.0))
+    apps: AppLabels = field(default_factory=AppLabels)
 
 
-async def _at_one_time(database: AsyncDatabase[dict[str, Any]]) -> tuple[Rows, Rows, Rows]:
-    """A run that is pruned meanwhile is counted as a run or in the roll-ups, never in both or in neither."""
-    for _ in range(TRIES):
-        try:
-            async with database.client.start_session(snapshot=True) as session:
-                counted = await database["runs"].aggregate(_runs_pipeline(), session=session)
-                rolled_up = database[ROLLUPS].find(session=session)
-                queued = await database["runs"].aggregate(_queued_pipeline(), session=session)
-                return await counted.to_list(None), await rolled_up.to_list(None), await queued.to_list(None)
-        except OperationFailure as error:
-            if error.code != SNAPSHOT_UNAVAILABLE:
-                raise
-            await asyncio.sleep(PAUSE_S)
-    raise WTimeoutError("collections or indexes are being created; their snapshot is not on a majority yet")
+class Snapshots:
+    def __init__(self, database: AsyncDatabase[dict[str, Any]], *, max_app_labels: int = 100) -> None:
+        self._database = database
+        self._ended = EndedRuns(database)
+        self._usage = UsageCounts(database)
+        self._apps = NamedApps(database, most=max_app_labels)
+
+    async def take(self) -> Snapshot:
+        runs, change, queue = await at_one_moment(self._database, self._counted)
+        budgets = await look_at_budgets(self._database)
+        limited = [each.app_id for each in budgets.standings if each.app_id is not None]
+        apps = await self._apps.learn([*busiest_first(runs, change), *limited])
+        return Snapshot(
+            runs=runs,
+            usage=self._usage.take(change, apps),
+            queue=queue,
+            triggers=await look_at_triggers(self._database),
+            ledger=await look_at_ledger(self._database),
+            budgets=budgets,
+            outbox=await outbox_state(self._database),
+            apps=apps,
+        )
+
+    async def _counted(self, session: AsyncClientSession) -> Counted:
+        now = await self._store_time()
+        runs = await self._ended.look(session, now)
+        queue = await QueueLook(self._database, session, now).look()
+        return runs, await self._usage.look(session), queue
+
+    async def _store_time(self) -> datetime:
+        now: datetime = (await self._database.client.admin.command("hello"))["localTime"]
+        return now.replace(tzinfo=UTC)
 
 
-def _in_state(counted: Sequence[Mapping[str, Any]], state: RunState) -> int:
-    return sum(row["count"] for row in counted if row["_id"]["state"] == state.value)
-
-
-def _runs_pipeline() -> list[dict[str, Any]]:
-    """Without a filter: nearly all runs have ended, and fetching those by an index takes longer than a scan."""
-    key = {
-        "app": "$app_id",
-        "workflow": "$workflow",
-        "trigger": "$trigger.type",
-        "outcome": "$outcome.kind",
-        "state": "$state",
-    }
-    return [{"$group": {"_id": key, "count": {"$sum": 1}}}]
-
-
-def _queued_pipeline() -> list[dict[str, Any]]:
-    """By hold; the empty name is the queue proper, whose oldest run tells whether workers keep up: by when it became
-    ready, since it may have been held for hours, or wait for the run before it."""
-    due = {"$or": [{"not_before": None}, {"$expr": {"$lte": ["$not_before", "$$NOW"]}}]}
-    since = {"$max": ["$created_at", "$not_before", "$ready_at"]}
-    group = {"_id": {"$ifNull": ["$hold", ""]}, "count": {"$sum": 1}, "oldest": {"$min": since}}
-    return [{"$match": {"state": RunState.QUEUED.value, "hold": {"$in": HOLDS}, **due}}, {"$group": group}]
+def busiest_first(runs: Mapping[RunLabels, int], change: Change) -> Sequence[str]:
+    """Where more apps are new at once than there are labels left, the small ones go without."""
+    by_app: Counter[str] = Counter()
+    for labels, count in runs.items():
+        by_app[labels.app] += count
+    for app, calls in change.calls_by_app():
+        by_app[app] += calls
+    return sorted(by_app, key=lambda app: (-by_app[app], app))

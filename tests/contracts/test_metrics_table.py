@@ -1,5 +1,7 @@
-"""docs/metrics.md says of every metric what its role really exposes, and every name follows the conventions."""
+"""docs/metrics.md says of every metric what its role really exposes, every name follows the conventions, the names that
+others build on are there, and alerts and dashboards name nothing else."""
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -7,7 +9,6 @@ from typing import Any, NamedTuple
 import pytest
 from prometheus_client import CollectorRegistry, ProcessCollector
 
-from accounting.usage import UsageTotals
 from ops.exporter.metrics import StoreCollector
 from ops.exporter.snapshot import Snapshot
 from triggers.change_stream.metrics import StreamMetrics
@@ -16,7 +17,41 @@ from triggers.schedule.metrics import ScheduleMetrics
 from workers.process.worker_metrics import WorkerMetrics
 from workers.reconciling.metrics import ReconcileMetrics
 
-TABLE = Path(__file__).parents[2] / "docs" / "metrics.md"
+ROOT = Path(__file__).parents[2]
+TABLE = ROOT / "docs" / "metrics.md"
+WATCHING = [
+    path
+    for folder in ("ops/alerts", "ops/dashboards", "tests/unit/ops/alert_rules")
+    for path in sorted((ROOT / folder).rglob("*"))
+    if path.suffix in (".yaml", ".yml", ".json", ".jsonnet", ".libsonnet")
+]
+# What was promised, by name and by who serves it. Names may be added to a role, and labels to a name.
+PROMISED = {
+    "worker": "run_duration_seconds run_queue_seconds model_call_seconds tool_call_seconds tool_errors_total"
+    " handoffs_total turns_total lease_lost_total",
+    "scheduler": "schedule_lag_seconds schedule_misfires_total schedule_next_fire_timestamp_seconds"
+    " schedule_skips_total reclaimed_total republished_total",
+    "watcher": "stream_lag_seconds stream_state stream_token_age_seconds stream_oplog_window_seconds stream_gaps_total",
+    "gateway": "webhook_requests_total webhook_seconds duplicates_dropped_total",
+    "exporter": "runs_total runs_in_progress runs_queued oldest_queued_age_seconds runs_parked input_tokens_total"
+    " output_tokens_total cached_input_tokens_total reasoning_tokens_total cost_usd_total agent_input_tokens_total"
+    " agent_output_tokens_total model_calls_total usage_missing_total budget_limit budget_used"
+    " budget_rejections_total",
+}
+OF_USAGE = frozenset({"app", "workflow", "model", "provider"})
+PROMISED_LABELS = {
+    "runs_total": {"app", "workflow", "trigger", "outcome"},
+    "runs_queued": {"hold"},
+    **dict.fromkeys(("input_tokens_total", "output_tokens_total", "cost_usd_total"), OF_USAGE),
+    **dict.fromkeys(("cached_input_tokens_total", "reasoning_tokens_total"), OF_USAGE),
+    "agent_input_tokens_total": {"workflow", "agent"},
+    "agent_output_tokens_total": {"workflow", "agent"},
+    "model_calls_total": {*OF_USAGE, "ok"},
+    "usage_missing_total": {*OF_USAGE, "ok"},
+    "budget_limit": {"app", "window", "unit"},
+    "budget_used": {"app", "window", "unit"},
+    "budget_rejections_total": {"app", "window", "unit"},
+}
 
 
 class Row(NamedTuple):
@@ -35,9 +70,8 @@ def registries() -> Iterator[tuple[str, CollectorRegistry]]:
     ScheduleMetrics(scheduler)
     ReconcileMetrics(scheduler)
     StreamMetrics(watcher)
-    store = StoreCollector(max_app_labels=1)
-    row = UsageTotals(key=dict.fromkeys(("app_id", "workflow", "model", "provider", "ok", "agent"), "x"))
-    store.show(Snapshot(runs=[], usage=[row], in_progress=0, queued={}, oldest_queued_age_s=0.0, parked=0))
+    store = StoreCollector()
+    store.show(Snapshot(), took_s=0)
     exporter.register(store)
     yield from {"worker": worker, "scheduler": scheduler, "watcher": watcher, "exporter": exporter}.items()
     yield "gateway", GatewayMetrics().registry
@@ -68,6 +102,30 @@ def test_the_table_says_what_is_exposed() -> None:
 
     rows = {str(row) for row in exposed()}
     assert written == rows, "\n".join(["docs/metrics.md lacks or has too much:", *sorted(written ^ rows)])
+
+
+@pytest.mark.parametrize("role", PROMISED)
+def test_what_others_build_on_is_served(role: str) -> None:
+    served = {row.name.removeprefix("unattended_"): row for row in exposed() if row.role == role}
+
+    assert set(PROMISED[role].split()) <= served.keys()
+    for name, labels in PROMISED_LABELS.items():
+        if name in PROMISED[role].split():
+            assert labels <= set(re.findall(r"`(\w+)`", served[name].labels)), name
+
+
+def test_only_the_exporter_names_apps() -> None:
+    assert {row.role for row in exposed() if "`app`" in row.labels} == {"exporter"}
+
+
+@pytest.mark.parametrize("path", WATCHING, ids=lambda path: str(path.relative_to(ROOT)))
+def test_alerts_and_dashboards_name_metrics_that_exist(path: Path) -> None:
+    parts = ("", "_bucket", "_sum", "_count")
+    known = {row.name + part for row in exposed() for part in (parts if row.kind == "histogram" else ("",))}
+
+    named = set(re.findall(r"\bunattended_[a-z_]+\b", path.read_text(encoding="utf-8")))
+
+    assert named - known == set()
 
 
 @pytest.mark.parametrize("row", list(exposed()), ids=lambda row: f"{row.role}-{row.name}")

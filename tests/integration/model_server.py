@@ -29,12 +29,14 @@ def call(name: str, arguments: str) -> dict[str, Any]:
     return {"id": "call_1", "type": "function", "function": {"name": name, "arguments": arguments}}
 
 
-def usage(prompt: int, completion_tokens: int, *, cached: int = 0, reasoning: int = 0) -> dict[str, Any]:
+def usage(
+    prompt: int, completion_tokens: int, *, cached: int = 0, cache_write: int = 0, reasoning: int = 0
+) -> dict[str, Any]:
     return {
         "prompt_tokens": prompt,
         "completion_tokens": completion_tokens,
         "total_tokens": prompt + completion_tokens,
-        "prompt_tokens_details": {"cached_tokens": cached},
+        "prompt_tokens_details": {"cached_tokens": cached, "cache_write_tokens": cache_write},
         "completion_tokens_details": {"reasoning_tokens": reasoning},
     }
 

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from fastapi import FastAPI
 from starlette.routing import BaseRoute, Route
 
+from triggers.api.budgets import BUDGET_HANDLERS, budget_routes
 from triggers.api.door import Door
 from triggers.api.keyring import Keyring
 from triggers.api.openapi import COMMON_ANSWERS, Description
@@ -13,6 +14,7 @@ from triggers.api.reference import reference_page
 from triggers.api.runs import run_routes
 from triggers.api.trigger_places import TRIGGER_HANDLERS
 from triggers.api.triggers import trigger_routes
+from triggers.api.usage import usage_routes
 from triggers.api_keys import ApiKeys
 from triggers.gateway.metrics import GatewayMetrics
 from triggers.role import TriggerGround
@@ -21,12 +23,12 @@ PREFIX = "/v1"
 
 
 def create_api(ground: TriggerGround, *, metrics: GatewayMetrics) -> FastAPI:
-    routers = (run_routes(ground), trigger_routes(ground))
+    routers = (run_routes(ground), trigger_routes(ground), usage_routes(ground), budget_routes(ground))
     api = FastAPI(
         title="Unattended",
         openapi_url=None,  # we say it, and our own page shows it: the usual ones load from other hosts
         redirect_slashes=False,
-        exception_handlers={**handlers(routers, prefix=PREFIX), **TRIGGER_HANDLERS},
+        exception_handlers={**handlers(routers, prefix=PREFIX), **TRIGGER_HANDLERS, **BUDGET_HANDLERS},
         responses=COMMON_ANSWERS,
     )
     for router in routers:

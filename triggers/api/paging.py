@@ -22,6 +22,7 @@ from triggers.gateway.problems import ProblemError
 MOST = 1_000
 USUAL = 100
 MAX_PAGE_BYTES = 8 * 1024 * 1024  # a page with more ends early: large entries must not fill the memory
+MAX_CURSOR = 4_000  # a place may be a few names of 200 letters, in any script
 _DIGEST_BYTES = 9
 _MOST = 2**53  # of numbers in a position
 
@@ -54,7 +55,7 @@ async def _paging(
     request: Request,
     limit: Annotated[Limit, Query(description="At most so many on one page.")] = USUAL,
     cursor: Annotated[
-        str | None, Query(max_length=2_000, description="`next` of the page before, with the same filters.")
+        str | None, Query(max_length=MAX_CURSOR, description="`next` of the page before, with the same filters.")
     ] = None,
 ) -> Paging:
     query = tuple(pair for pair in request.query_params.multi_items() if pair[0] != "cursor")
@@ -79,12 +80,15 @@ async def page_answer(
         size, last = size + len(shown[-1]), entry
     next_ = cursor_of(paging, position(last)) if more and last is not None else None
     body = b'{"items":[' + b",".join(shown) + b'],"next":' + json_bytes(next_) + b"}"
-    headers = {} if next_ is None else {"link": f'<{_address(paging, next_)}>; rel="next"'}
-    return Response(body, 200, headers, "application/json")
+    return Response(body, 200, link_to(paging, next_), "application/json")
+
+
+def link_to(paging: Paging, next_: str | None) -> Mapping[str, str]:
+    return {} if next_ is None else {"link": f'<{_address(paging, next_)}>; rel="next"'}
 
 
 def cursor_of(paging: Paging, position: Position) -> str:
-    said = json.dumps(position, separators=(",", ":")).encode()
+    said = json.dumps(position, separators=(",", ":"), ensure_ascii=False).encode()
     return base64.urlsafe_b64encode(_digest(paging, said) + said).decode().rstrip("=")
 
 

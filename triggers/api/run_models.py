@@ -92,8 +92,10 @@ class Usage(Told):
     cache_write_tokens: int
     output_tokens: int
     reasoning_tokens: int
-    cost_usd: float | None
-    missing: int
+    cost_usd: float | None = Field(description="Of the calls whose price is known; null where it is of none.")
+    missing: int = Field(description="Calls without usage: they count as 0 tokens.")
+    estimated: int = Field(0, description="Calls whose usage was estimated, as none was reported.")
+    unpriced: int = Field(0, description="Calls without a known price, which `cost_usd` leaves out.")
 
 
 class OutcomeError(Told):

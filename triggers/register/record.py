@@ -13,12 +13,13 @@ from triggers.register.trigger import Trigger
 from workflows.package.trigger_specs.kinds import SPEC_BY_TYPE, TriggerSpec
 
 Document = Mapping[str, Any]
-PauseReason = Literal["operator", "failures"]
+PauseReason = Literal["operator", "failures", "budget"]
 
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """Until somebody resumes it. `by` says who: a user, a key's name, or what noticed the failures."""
+    """Until somebody resumes it, or its budget has money again. `by` says who: a user, a key's name, what noticed the
+    failures, or which budget is spent."""
 
     at: datetime
     by: str

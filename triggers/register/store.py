@@ -2,7 +2,7 @@
 something to say: that it is paused, what it skipped and why, when a schedule fires next.
 """
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence, Set
 from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
@@ -97,10 +97,17 @@ class TriggerStore:
         return {document["_id"]: read_record(document) async for document in found}
 
     async def made_at_run_time(
-        self, *, kind: str | None = None, app_id: str | None = None, after: str = "", limit: int = 0
+        self,
+        *,
+        kind: str | None = None,
+        app_id: str | None = None,
+        workflow: str | None = None,
+        after: str = "",
+        limit: int = 0,
     ) -> AsyncIterator[Record]:
         """In the order of their ids, from behind `after`."""
-        asked: dict[str, Any] = {"spec.type": {"$exists": True} if kind is None else kind, "_id": {"$gt": after}}
+        within = {"$gt": after} if workflow is None else {"$gt": max(after, f"{workflow}/"), "$lt": f"{workflow}0"}
+        asked: dict[str, Any] = {"spec.type": {"$exists": True} if kind is None else kind, "_id": within}
         if app_id is not None:
             asked["app_id"] = app_id
         async for document in self.triggers.find(asked).sort("_id", ASCENDING).limit(limit):
@@ -113,6 +120,40 @@ class TriggerStore:
         else:
             change = {f"paused_apps.{app_field(app_id)}": {"app_id": app_id, "pause": asdict(pause)}}
         await self._change(trigger, {"$set": change})
+
+    async def pause_by_budget(self, trigger: Trigger, pause: Pause, *, app_id: str | None = None) -> bool:
+        """False where somebody else has paused it: that pause stays, and outlasts the budget's."""
+        place = "paused" if app_id is None else f"paused_apps.{app_field(app_id)}"
+        value = asdict(pause) if app_id is None else {"app_id": app_id, "pause": asdict(pause)}
+        first = {name: value for name, value in _identity(trigger).items() if name != "_id"}
+        is_of_package = trigger.app_id is None
+        try:
+            written = await self.triggers.update_one(
+                {"_id": trigger.id, "paused": {"$exists": False}, place: {"$exists": False}},
+                {"$set": {place: value}, **({"$setOnInsert": first} if is_of_package else {})},
+                upsert=is_of_package,
+            )
+        except DuplicateKeyError:
+            return False
+        return written.modified_count == 1 or written.upserted_id is not None
+
+    async def resume_by_budget(self, id_: str, *, app_id: str | None = None) -> bool:
+        """Ends such a pause alone, and no other."""
+        place = "paused" if app_id is None else f"paused_apps.{app_field(app_id)}"
+        reason = f"{place}.reason" if app_id is None else f"{place}.pause.reason"
+        resumed = "resumed_at" if app_id is None else f"resumed_apps.{app_field(app_id)}"
+        change: list[Mapping[str, Any]] = [{"$unset": place}, {"$set": {resumed: "$$NOW"}}]
+        return (await self.triggers.update_one({"_id": id_, reason: "budget"}, change)).modified_count == 1
+
+    async def paused_by_budget(self) -> Set[tuple[str, str | None]]:
+        """Which triggers, and for which of their apps: None is all of them."""
+        whole = self.triggers.find({"paused.reason": "budget"}, {"_id": 1})
+        found: set[tuple[str, str | None]] = {(document["_id"], None) async for document in whole}
+        some = self.triggers.find({"type": {"$gt": ""}, "paused_apps": {"$exists": True}}, {"paused_apps": 1})
+        async for document in some:
+            pauses = document["paused_apps"].values()
+            found |= {(document["_id"], each["app_id"]) for each in pauses if each["pause"].get("reason") == "budget"}
+        return found
 
     async def resume(self, trigger: Trigger, *, app_id: str | None = None) -> bool:
         """False when it was not paused. Resuming all resumes each app. When it was is kept: a schedule fires nothing of

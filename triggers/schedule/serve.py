@@ -1,4 +1,4 @@
-"""The scheduler role: ticks, and reconciles beside it. Any number of copies may run."""
+"""The scheduler role: ticks, and beside it reconciles and posts bills. Any number of copies may run."""
 
 import asyncio
 import logging
@@ -7,7 +7,9 @@ from collections.abc import Awaitable, Callable
 
 from prometheus_client import CollectorRegistry
 
+from triggers.budget_pausing import BudgetPausing
 from triggers.role import TriggerGround, trigger_ground
+from triggers.schedule.billing import bill
 from triggers.schedule.clock import StoreClock
 from triggers.schedule.mending import Mender
 from triggers.schedule.metrics import ScheduleMetrics
@@ -48,6 +50,9 @@ async def serve(settings: Settings) -> None:
                     tasks.create_task(repeat(steps.watched("reconcile", reconcile), what="reconcile", stop=stop))
                     tasks.create_task(repeat(clock.look, what="look at the clock", stop=stop))
                     tasks.create_task(repeat(mender.look, what="mend schedules", stop=stop))
+                    pausing = BudgetPausing(ground)
+                    tasks.create_task(repeat(pausing.look, what="pause by budget", stop=stop))
+                    tasks.create_task(bill(ground.database, settings, stop=stop))
                 await scheduler.stop()
             finally:
                 await asyncio.to_thread(server.close)

@@ -6,18 +6,19 @@
 2. When a run leaves, the next one of each of its limits that has room is let go, and the next one of its order: no
    scan, and no scheduler, but for what waits for a rate.
 
-Without caps there is no question to the store at all. What a dead worker leaves undone, `releases` finds.
+Without caps and budgets there is no question to the store at all. What a dead worker leaves undone, `releases` finds.
 """
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, nullcontext, suppress
 from datetime import timedelta
 from typing import Any
 
 from pymongo.errors import PyMongoError
 
+from workers.fairness.budget_door import BudgetDoor, is_first_start
 from workers.fairness.caps import Caps
 from workers.fairness.held import Head, HeldRuns
 from workers.fairness.letting_go import LettingGo
@@ -39,10 +40,12 @@ class Admission:
         ownership: Ownership,
         wakeups: Wake,
         *,
+        budgets: BudgetDoor | None = None,
         on_held: Callable[[HoldKind], None],
         on_fenced: Callable[[], None],
     ) -> None:
         self._caps = caps
+        self._budgets = budgets
         self._held = HeldRuns(store)
         self._rates = Rates(store.database)
         self._order = store.order
@@ -57,27 +60,35 @@ class Admission:
         return self._one_at_a_time if self._caps else nullcontext()
 
     async def admitted(self, claim: Claim) -> bool:
-        """False when it was given back, and is nobody's now."""
-        if not self._caps:
-            return True
+        """False when it was given back or has ended, and is nobody's now."""
         try:
-            hold = await self._over(claim)
-            if hold is None:
+            verdict = await self._verdict(claim)
+            if verdict is None:
                 return True
-            state = await self._ownership.hold(claim, hold)
+            if isinstance(verdict, Hold):
+                await self._hold(claim, verdict)
         except LeaseLostError:
             self._on_fenced()
             return False
         except PyMongoError as error:
             await self._give_back(claim, reason=f"store unavailable: {type(error).__name__}")
             raise
-        if state is RunState.QUEUED:
+        await self.release_after(claim)
+        return False
+
+    async def _verdict(self, claim: Claim) -> Hold | RunState | None:
+        """What holds it, or the state in which it has ended."""
+        verdict = None if self._budgets is None else await self._budgets.verdict(claim)
+        if verdict is None and self._caps:
+            return await self._over(claim)
+        return verdict
+
+    async def _hold(self, claim: Claim, hold: Hold) -> None:
+        if await self._ownership.hold(claim, hold) is RunState.QUEUED:
             self._on_held(hold.kind)
             log.info("run_held", extra={**labels(claim.document), "hold": hold.kind.value, "by": hold.by})
         else:
             log.info("run_cancelled", extra={**labels(claim.document), "why": "before it started"})
-        await self.release_after(claim)
-        return False
 
     async def _over(self, claim: Claim) -> Hold | None:
         app_id, workflow = claim.document["app_id"], claim.document["workflow"]
@@ -118,7 +129,3 @@ class Admission:
         key = order_key_of(claim.document)
         head = None if key is None else await self._order.let_next_go(key, woken=True)
         return [head["_id"]] if head is not None and "lane" in head else []
-
-
-def is_first_start(run: Mapping[str, Any]) -> bool:
-    return bool(run["started_at"] == run["claimed_at"])

@@ -53,7 +53,7 @@ def serve_metrics(registry: CollectorRegistry, first: Address, health: Health | 
     candidates = range(first.port + 1, min(first.port + PORTS_TRIED, 65535) + 1) if first.port else (0,)
     for port in candidates:
         try:
-            server = serve_at(registry, Address(first.host, port), health)
+            server = serve_at(make_wsgi_app(registry), Address(first.host, port), health)
         except OSError:
             log.info("metrics_port_busy", extra={"host": first.host, "port": port})
             continue
@@ -65,10 +65,10 @@ def serve_metrics(registry: CollectorRegistry, first: Address, health: Health | 
     )
 
 
-def serve_at(registry: CollectorRegistry, address: Address, health: Health | None = None) -> MetricsServer:
+def serve_at(metrics: "WSGIApplication", address: Address, health: Health | None = None) -> MetricsServer:
     """Exactly here; OSError when it is taken, SettingsError when it is no place of this machine."""
     try:
-        return _serve(_app(registry, health or Health()), address)
+        return _serve(_app(metrics, health or Health()), address)
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
             raise
@@ -101,15 +101,13 @@ class _Handler(WSGIRequestHandler):
         """Probes and scrapes come every few seconds: they are no news."""
 
 
-def _app(registry: CollectorRegistry, health: Health) -> "WSGIApplication":
-    metrics = make_wsgi_app(registry)
+def _app(metrics: "WSGIApplication", health: Health) -> "WSGIApplication":
     looks: dict[str, Callable[[], Sequence[str]]] = {"/healthz": health.live, "/readyz": health.ready}
 
     def answer(environ: "WSGIEnvironment", start_response: "StartResponse") -> Iterable[bytes]:
         look = looks.get(environ["PATH_INFO"])
         if look is None:
-            served: Iterable[bytes] = metrics(environ, start_response)
-            return served
+            return metrics(environ, start_response)
         problems = look()
         start_response(
             "503 Service Unavailable" if problems else "200 OK",

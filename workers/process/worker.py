@@ -15,6 +15,8 @@ from functools import partial
 from typing import Any
 from uuid import uuid4
 
+from accounting.budgets.holder import Holder
+from accounting.budgets.keeper import Keeper
 from accounting.grouped import Grouped
 from accounting.ledger.ledger import Ledger
 from accounting.prices import PriceTable
@@ -22,6 +24,7 @@ from accounting.totals.reading import totals_of_runs
 from workers.broker.wakeups import Wakeups, celery_publisher
 from workers.celery import app
 from workers.fairness.admission import Admission
+from workers.fairness.budget_door import BudgetDoor
 from workers.fairness.lanes import Lanes
 from workers.hidden_values import values_of_environment, values_of_models, values_of_packages
 from workers.logs import hide_in_logs, hiding_in_streams
@@ -101,7 +104,10 @@ class WorkerProcess:
         self._opened.callback(lambda: self.submit(database.client.close()).result(timeout=5))
         self.store = RunStore(database, republish_after_s=self.settings.republish_after_s)
         self.prices = prices
-        self.ledger = Ledger(database, prices)
+        holder, fails_open = Holder(), self.settings.budgets_fail == "open"
+        self.budgets = Keeper(database, prices, holder, fails_open=fails_open)
+        self._opened.callback(lambda: self.submit(self.budgets.close()).result(timeout=5))
+        self.ledger = Ledger(database, prices, holder=lambda: holder.id, begins_closed=not fails_open)
         self._opened.callback(lambda: self.submit(self.ledger.drained(within_s=DRAINED_WITHIN_S)).result(timeout=5))
         self.totals = Grouped(partial(totals_of_runs, database))
         self.ownership = Ownership(
@@ -115,6 +121,7 @@ class WorkerProcess:
             self.store,
             self.ownership,
             wakeups,
+            budgets=BudgetDoor(self.budgets, self.ownership, self.metrics.finished),
             on_held=self.metrics.held,
             on_fenced=self.metrics.fenced,
         )
@@ -133,6 +140,7 @@ class WorkerProcess:
         )
         await self.store.ensure_indexes()
         await self.ledger.ensure_indexes()
+        await self.budgets.ensure_indexes()
         self.store_pulse = StorePulse(lambda: database.command("ping"))
         pulse = self._loop.create_task(self.store_pulse.beat(), name="store pulse")
         self._opened.callback(lambda: self._loop.call_soon_threadsafe(pulse.cancel))

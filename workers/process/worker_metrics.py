@@ -47,7 +47,7 @@ class WorkerMetrics:
         self._fenced = counter("unattended_fenced_writes_total", "Writes of a stale owner, which changed nothing")
         idle = "Wake-ups that found nothing to start: repeated ones, and those whose run another worker took"
         self._idle = counter("unattended_idle_wakeups_total", idle)
-        given_back = "Claims that were given back because of a cap or a rate"
+        given_back = "Runs that were given back because of a cap, a rate or a budget"
         self._held = counter("unattended_runs_held_total", given_back, ["hold"])
         self._active = gauge("unattended_worker_runs", "Runs this process works on now")
         self._slots = gauge("unattended_worker_slots", "Runs this process can work on at once")
@@ -58,7 +58,7 @@ class WorkerMetrics:
     def _show_zeros(self) -> None:
         for reason in get_args(LossReason):
             self._lease_lost.labels(reason)
-        for kind in (HoldKind.CONCURRENCY, HoldKind.RATE):
+        for kind in HoldKind:
             self._held.labels(kind.value)
 
     def learn(self, workflows: Iterable[str]) -> None:

@@ -11,7 +11,9 @@ from accounting.totals import roll_up
 from workers.reconciling import reclaim, republish, retention
 from workers.store.run import HoldKind
 
-Step = Literal["reclaim", "release", "order", "republish", "add_up", "retain", "retain_ledger"]
+Step = Literal[
+    "reclaim", "release", "mend_budgets", "release_budgets", "order", "republish", "add_up", "retain", "retain_ledger"
+]
 _BUCKETS = (0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 
 
@@ -34,6 +36,7 @@ class ReconcileMetrics:
         self._by_label: Mapping[Step, Counter] = {
             "reclaim": counter("unattended_reclaimed_total", "Runs taken from lost workers", "result", reclaim.RESULTS),
             "release": released,
+            "release_budgets": released,
             "order": released,
             "republish": counter("unattended_republished_total", "Wake-ups sent again", "reason", republish.REASONS),
             "add_up": rows,

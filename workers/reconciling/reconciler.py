@@ -2,10 +2,12 @@
 
 1. `reclaim`: runs whose worker was lost are queued again, parked after the fifth time, or end if somebody asked.
 2. `release`: held runs whose limit has room again may start.
-3. `order`: held runs whose turn has come may start, where nobody let them go.
-4. `republish`: runs whose time has come are made ready; lost wake-ups are sent again.
-5. `add_up`: rows of the ledger are added to the totals, and handed to the billing export.
-6. `retain`, `retain_ledger`: runs and rows of the ledger that were kept long enough are deleted.
+3. `mend_budgets`, `release_budgets`: what dead processes hold of budgets is free again, and runs whose budget has money
+   again may start.
+4. `order`: held runs whose turn has come may start, where nobody let them go.
+5. `republish`: runs whose time has come are made ready; lost wake-ups are sent again.
+6. `add_up`: rows of the ledger are added to the totals, and handed to the billing export.
+7. `retain`, `retain_ledger`: runs and rows of the ledger that were kept long enough are deleted.
 
 Any number of reconcilers may run: every change is conditional on what was read, so that one of them makes it and the
 others find nothing. Times are the database's clock ($$NOW). Each step does a bounded part and goes on in the next
@@ -21,9 +23,11 @@ from datetime import timedelta
 from pymongo.errors import PyMongoError
 
 from accounting.billing.outbox import Outbox
+from accounting.budgets.mending import BudgetMending
 from accounting.ledger.retention import LedgerRetention
 from accounting.store_errors import store_is_away
 from accounting.totals.roll_up import RollUp
+from workers.fairness.budget_releases import BudgetReleases
 from workers.fairness.releases import Releases
 from workers.reconciling.metrics import ReconcileMetrics, Step
 from workers.reconciling.orders import Orders
@@ -45,6 +49,8 @@ class Reconciler:
         self, store: RunStore, settings: Settings, *, wakeups: Wake, tickets: Tickets, metrics: ReconcileMetrics
     ) -> None:
         self._releases = Releases(store, settings.caps, wakeups)
+        self._budget_mending = BudgetMending(store.database)
+        self._budget_releases = BudgetReleases(store, wakeups)
         self._orders = Orders(store, wakeups)
         self._reclaim = Reclaim(store)
         self._republish = Republish(store, wakeups, tickets, settings.republish_after_s)
@@ -58,6 +64,8 @@ class Reconciler:
         return {
             "reclaim": self._reclaim.run_pass,
             "release": self._release,
+            "mend_budgets": self._budget_mending.run_pass,
+            "release_budgets": self._budget_releases.run_pass,
             "order": self._orders.run_pass,
             "republish": self._republish.run_pass,
             "add_up": self._roll_up.run_pass,

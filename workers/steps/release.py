@@ -98,13 +98,19 @@ def log_written(claim: Claim, writes: Sequence[DocumentWrite]) -> None:
 
 
 async def hand_back(claim: Claim, worker: WorkerProcess, decision: Requeue, *, reason: str) -> RunState:
-    state = await worker.ownership.requeue(
-        claim, delay=decision.delay, counts_as_attempt=decision.counts_as_attempt, reason=reason[:300]
-    )
+    if decision.hold is not None:
+        state = await worker.ownership.put_on_hold(claim, decision.hold, reason=reason[:300])
+    else:
+        state = await worker.ownership.requeue(
+            claim, delay=decision.delay, counts_as_attempt=decision.counts_as_attempt, reason=reason[:300]
+        )
     said = {**labels(claim.document), "why": reason[:300]}
     if state is RunState.CANCELLED:  # its worker has not heard of that wish
         worker.metrics.finished(claim.document, state)
         log.info("run_cancelled", extra=said)
+    elif decision.hold is not None:
+        worker.metrics.held(decision.hold.kind)
+        log.info("run_held", extra={**said, "hold": decision.hold.kind.value, "by": decision.hold.by})
     else:
         log.info("run_requeued", extra={**said, "delay_s": decision.delay.total_seconds()})
     return state

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 
-from workers.store.run import RunState
+from workers.store.run import Hold, HoldKind, RunState
 from workflows.outcome import Outcome, OutcomeKind, succeeds
 
 FIRST_DELAY_S = 2.0
@@ -19,8 +19,11 @@ class Finish:
 
 @dataclass(frozen=True, slots=True)
 class Requeue:
+    """`hold`: it is not due before that lets it go."""
+
     delay: timedelta
     counts_as_attempt: bool
+    hold: Hold | None = None
 
 
 def decide(
@@ -29,7 +32,7 @@ def decide(
     """`random` gives a number from 0 to 1: full jitter, so that retries of many runs do not meet."""
     kind = outcome.kind
     if kind is OutcomeKind.HANDED_BACK:
-        return Requeue(timedelta(0), counts_as_attempt=False)
+        return _handed_back(outcome, random)
     if outcome.transient:
         if attempt >= max_attempts:
             return Finish(RunState.PARKED)
@@ -41,6 +44,14 @@ def decide(
     if kind is OutcomeKind.CANCELLED:
         return Finish(RunState.CANCELLED)
     return Finish(RunState.FAILED)
+
+
+def _handed_back(outcome: Outcome, random: Callable[[], float]) -> Requeue:
+    hold = None
+    if outcome.held_by is not None:
+        hold = Hold(HoldKind.BUDGET, outcome.held_by, outcome.held_until)
+    delay_s = (outcome.retry_after_s or 0.0) * (0.5 + random())
+    return Requeue(timedelta(seconds=delay_s), counts_as_attempt=False, hold=hold)
 
 
 def backoff(attempt: int, *, random: Callable[[], float], retry_after_s: float | None = None) -> timedelta:

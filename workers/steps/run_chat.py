@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from accounting.budgets.of_run import RunBudgets
 from accounting.usage import BegunCall, ModelCall, RunOwner
 from workers.landmarks import passed
 from workers.process.worker import WorkerProcess
@@ -101,6 +102,12 @@ def key_facts_of(package: Package, claim: Claim) -> Mapping[str, Any]:
 
 def run_meter(claim: Claim, worker: WorkerProcess, counters: Counters) -> RunMeter:
     owner = owner_of(claim)
+    budgets = RunBudgets(
+        worker.budgets,
+        app_id=owner.app_id,
+        workflow=owner.workflow,
+        used=lambda unit: counters.tokens if unit == "tokens" else counters.cost_nano_usd,
+    )
 
     async def begin(call: BegunCall) -> None:
         await worker.ledger.begin(owner, lease_token=claim.token, call=call)
@@ -108,11 +115,12 @@ def run_meter(claim: Claim, worker: WorkerProcess, counters: Counters) -> RunMet
 
     async def record(call: ModelCall) -> None:
         passed("answered")
+        budgets.signing(call)
         await worker.ledger.record(owner, lease_token=claim.token, call=call)
         passed("recorded")
         worker.metrics.model_call(owner.workflow, call)
 
-    return RunMeter(record, counters, worker.prices, begin=begin)
+    return RunMeter(record, counters, worker.prices, begin=begin, reserve=budgets.reserve)
 
 
 def owner_of(claim: Claim) -> RunOwner:

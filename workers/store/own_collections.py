@@ -17,6 +17,7 @@ OWN_COLLECTIONS = frozenset(
         "budgets",
         "budget_windows",
         "outbox",
+        "outbox_endpoints",
         "metric_labels",
         "doctor_probes",
         "rates",

@@ -52,6 +52,11 @@ def lease_extension(lease_s: int) -> Document:
     return {"$add": ["$$NOW", lease_s * 1000]}
 
 
+def _waiting_for(hold: Hold) -> Document:
+    until = "$$REMOVE" if hold.until is None else hold.until
+    return {**LET_GO, "hold": hold.kind.value, "held_by": literal(hold.by), "held_until": until}
+
+
 def version_by_workflow(versions: Mapping[str, str]) -> Document | None:
     """None for what this process does not know yet: it is pinned when its package is loaded."""
     if not versions:
@@ -116,13 +121,12 @@ class Ownership:
     async def hold(self, claim: Claim, hold: Hold) -> RunState:
         """Back to the queue before anything was done: over a limit. Neither an attempt nor a start; or cancelled."""
         never_began = {"$eq": ["$started_at", "$claimed_at"]}
-        waiting = {
-            **LET_GO,
-            "hold": hold.kind.value,
-            "held_by": literal(hold.by),
-            **{name: {"$cond": [never_began, None, f"${name}"]} for name in ("started_at", "package_version")},
-        }
-        return await self._give_up(claim, RunState.QUEUED, waiting)
+        anew = {name: {"$cond": [never_began, None, f"${name}"]} for name in ("started_at", "package_version")}
+        return await self._give_up(claim, RunState.QUEUED, {**_waiting_for(hold), **anew})
+
+    async def put_on_hold(self, claim: Claim, hold: Hold, *, reason: str) -> RunState:
+        """The same of a run that was worked on: it goes on after its last turn. No attempt either; or cancelled."""
+        return await self._give_up(claim, RunState.QUEUED, {**_waiting_for(hold), **history_of("held", reason)})
 
     async def pin_package(self, claim: Claim, version: str) -> None:
         await self._write(claim, {"$set": {"package_version": version}})

@@ -121,10 +121,11 @@ class HoldKind(StrEnum):
 @dataclass(frozen=True, slots=True)
 class Hold:
     """Why a queued run may not start. `by` names the one limit that holds it, such as `app:acme`: the limit that
-    has room again asks for its own."""
+    has room again asks for its own. `until`: then it has room, where that is known."""
 
     kind: HoldKind
     by: str
+    until: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -100,7 +100,7 @@ def key_of_app(app_id: str, key: str) -> str:
 
 def _not_yet() -> Document:
     """What a run says before anybody has worked on it. `hold` says why it may not start, `held_by` names the limit:
-    see by_limit_and_workflow."""
+    see by_limit_and_workflow, `held_until` when that has room again, where it is known."""
     return {
         **dict.fromkeys(("hold", "next_agent", "progress", "question", "outcome", "usage", "cancel_requested")),
         **dict.fromkeys(("not_before", "claimed_at", "started_at", "finished_at")),
@@ -119,7 +119,7 @@ def _not_yet() -> Document:
 def as_json(document: Mapping[str, Any]) -> dict[str, Any]:
     """A run as the CLI and the API show it: section 4's names, `run_id` for `_id`."""
     # Of a run that was let go and waits for a worker, `held_by` is a note for those who count.
-    hidden = _HIDDEN if document.get("hold") else _HIDDEN | {"held_by"}
+    hidden = _HIDDEN if document.get("hold") else _HIDDEN | {"held_by", "held_until"}
     shown = {name: value for name, value in document.items() if name not in hidden}
     if debounce := document.get("debounce"):
         shown["debounce"] = {"until": debounce["until"], "events": len(debounce["events"])}
@@ -129,8 +129,9 @@ def as_json(document: Mapping[str, Any]) -> dict[str, Any]:
 # Parts of update pipelines. In one `$set` every expression sees the document as it was before.
 
 # Ready means now: a time of the past would be one of the future again for a new primary whose clock is behind.
-READY: Document = {"lane": "$app_id", "hold": None, "held_by": "$$REMOVE", "not_before": None, "ready_at": "$$NOW"}
-NOT_READY: Document = {"lane": "$$REMOVE", "hold": None, "held_by": "$$REMOVE"}
+NOT_HELD: Document = {"hold": None, "held_by": "$$REMOVE", "held_until": "$$REMOVE"}
+READY: Document = {**NOT_HELD, "lane": "$app_id", "not_before": None, "ready_at": "$$NOW"}
+NOT_READY: Document = {**NOT_HELD, "lane": "$$REMOVE"}
 LET_GO: Document = {"lease.owner": None, "lease.until": None}
 # Where a run ends or comes to rest it leaves its place to the next one of its order key: see `ordering`.
 TURN_OVER: Document = {"order_head": "$$REMOVE"}

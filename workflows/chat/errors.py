@@ -1,9 +1,12 @@
 """Errors of a chat: each knows which outcome it means and whether another attempt can help."""
 
 from dataclasses import replace
+from datetime import datetime
 
 from workflows.chat.question import Question
 from workflows.outcome import Outcome, OutcomeError, OutcomeKind
+
+BUSY_RETRY_AFTER_S = 3.0
 
 
 class ChatError(Exception):
@@ -45,6 +48,28 @@ class BudgetExhausted(ChatError):  # noqa: N818 -- not a fault of the code but a
     """The tokens or the money of this run, or of its app, are spent."""
 
     kind = OutcomeKind.BUDGET_EXHAUSTED
+
+
+class BudgetHeld(ChatError):  # noqa: N818 -- not a fault: the run waits, and loses the turn it is in
+    """As BudgetExhausted, where the run is to wait until there is money again."""
+
+    kind = OutcomeKind.HANDED_BACK
+
+    def __init__(self, message: str, *, held_by: str, until: datetime | None) -> None:
+        super().__init__(message)
+        self.held_by = held_by
+        self.until = until
+
+    def outcome(self, *, agent: str | None = None, turn: int | None = None) -> Outcome:
+        outcome = super().outcome(agent=agent, turn=turn)
+        return replace(outcome, held_by=self.held_by, held_until=self.until)
+
+
+class BudgetBusy(ChatError):  # noqa: N818 -- not a fault: other calls hold what is left, for now
+    kind = OutcomeKind.HANDED_BACK
+
+    def outcome(self, *, agent: str | None = None, turn: int | None = None) -> Outcome:
+        return replace(super().outcome(agent=agent, turn=turn), retry_after_s=BUSY_RETRY_AFTER_S)
 
 
 class NeedsHuman(ChatError):  # noqa: N818 -- not a fault: the chat waits for a person

@@ -3,9 +3,15 @@
 import asyncio
 import logging
 
-from accounting.budgets.asking import BudgetExhaustedError, PlannedCall, Settle
+from accounting.budgets.asking import (
+    BudgetBusyError,
+    BudgetExhaustedError,
+    BudgetHoldError,
+    PlannedCall,
+    Settle,
+)
 from accounting.usage import ModelCall
-from workflows.chat.errors import BudgetExhausted, BudgetUnknown
+from workflows.chat.errors import BudgetBusy, BudgetExhausted, BudgetHeld, BudgetUnknown
 from workflows.chat.live import LiveTurn
 
 log = logging.getLogger(__name__)
@@ -20,6 +26,10 @@ async def reserved(live: LiveTurn, planned: PlannedCall) -> Settle:
             return await live.chat.meter.reserve(planned)
     except BudgetExhaustedError as error:
         raise BudgetExhausted(f"{error}; nothing was reserved {asked}") from None
+    except BudgetHoldError as error:
+        raise BudgetHeld(f"{error}; nothing was reserved {asked}", held_by=error.held_by, until=error.until) from None
+    except BudgetBusyError as error:
+        raise BudgetBusy(f"{error}; nothing was reserved {asked}") from None
     except Exception as error:
         raise BudgetUnknown(f"the budget cannot be asked {asked}: {type(error).__name__}") from error
 

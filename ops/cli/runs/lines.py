@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -46,3 +46,11 @@ def lasting(since: datetime | None, until: datetime | None) -> str:
         return f"{minutes} min {rest} s"
     hours, minutes = divmod(minutes, 60)
     return f"{hours} h {minutes} min" if hours < 48 else f"{hours // 24} d {hours % 24} h"
+
+
+def held_by(run: Mapping[str, Any]) -> str:
+    """A budget's name says that it is one."""
+    by = run.get("held_by") or ""
+    return (
+        f"by the {by.replace(':', ' ', 1)}" if run["hold"] == "budget" else f"by the {run['hold']} limit {by}".rstrip()
+    )

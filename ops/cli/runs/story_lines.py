@@ -4,12 +4,12 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ops.cli.output import usd
-from ops.cli.runs.lines import clock, lasting
+from ops.cli.runs.lines import clock, held_by, lasting
 from ops.cli.runs.question_lines import answering_command, question_lines
 from ops.cli.turn_lines import BAD, DIM, GOOD, Line, failure_lines, shown, turn_lines
 from ops.cli.verdicts import printable
 from ops.one_run.report import turn_report
-from workers.store.run import RunState
+from workers.store.run import HoldKind, RunState
 
 WARN = "yellow"
 Story = Mapping[str, Any]
@@ -103,7 +103,11 @@ def _why_it_waits(story: Story) -> Iterator[tuple[str, str]]:
         before = story["waits_for"] or "its turn, which the next pass of the scheduler gives"
         yield "waits", f"for {before}; one run at a time of {story['order']['key']}"
     elif story["hold"]:
-        yield "held", f"by the {story['hold']} limit {story.get('held_by') or ''}".rstrip()
+        until = ""
+        if story["hold"] == HoldKind.BUDGET:
+            ends = story.get("held_until")
+            until = ", until its limit is raised" if ends is None else f", until {clock(ends)}"
+        yield "held", held_by(story) + until
     if story.get("not_before"):
         yield "due", clock(story["not_before"])
     if requeued := story.get("last_requeue"):

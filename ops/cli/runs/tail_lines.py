@@ -6,7 +6,7 @@ from typing import Any
 
 from rich.text import Text
 
-from ops.cli.runs.lines import clock
+from ops.cli.runs.lines import clock, held_by
 from ops.cli.turn_lines import BAD, DIM, GOOD, shown
 from ops.cli.verdicts import printable
 from workers.control.happenings import Happening
@@ -44,7 +44,7 @@ def _let_go(facts: Facts) -> tuple[str, str]:
 def _held(facts: Facts) -> tuple[str, str]:
     if str(facts["held_by"]).startswith(PREFIX):
         return DIM, f"waits for its turn in {facts['held_by'].removeprefix(PREFIX)}"
-    return "yellow", f"held by the {facts['hold']} limit {facts['held_by'] or ''}".rstrip()
+    return "yellow", f"held {held_by(facts)}"
 
 
 def _resolved(facts: Facts) -> tuple[str, str]:

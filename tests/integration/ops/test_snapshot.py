@@ -1,28 +1,41 @@
 """The exporter's snapshot on a real MongoDB: every run is counted where it belongs, and once."""
 
+from collections import Counter
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
-from ops.exporter.snapshot import _queued_pipeline, take_snapshot
+from ops.exporter import queue
+from ops.exporter.ledger import look_at_ledger
+from ops.exporter.queue import Queue, due_pipeline, held_pipeline, ready_pipeline, running_query, since_pipeline
+from ops.exporter.snapshot import Snapshot, Snapshots
 from workers.reconciling.retention import ROLLUPS
 from workers.store.run import RunRequest, TriggerEvent
 from workers.store.run_store import RunStore
 
 pytestmark = pytest.mark.integration
 
-LATER = datetime.now(UTC) + timedelta(hours=5)
+NOW = datetime.now(UTC)
+LATER = NOW + timedelta(hours=5)
+TEN_MINUTES_AGO = NOW - timedelta(minutes=10)
 
 
-async def made(store: RunStore, number: int, **changes: Any) -> None:
-    now = datetime.now(UTC)
-    event = TriggerEvent("api", "test", str(number), fired_at=now)
+async def made(store: RunStore, number: int, *, ready: bool = False, **changes: Any) -> None:
+    """A run as it is in a state: only one that may be claimed has a lane."""
+    event = TriggerEvent("api", "test", str(number), fired_at=NOW)
     run_id = (await store.insert(RunRequest("acme", "Digest", event))).run_id
-    await store.runs.update_one({"_id": run_id}, {"$set": {"created_at": now - timedelta(minutes=10), **changes}})
+    await store.runs.update_one({"_id": run_id}, {"$set": {"created_at": TEN_MINUTES_AGO, **changes}})
+    if not ready:
+        await store.runs.update_one({"_id": run_id}, {"$unset": {"lane": 1}})
+
+
+async def snapshot_of(store: RunStore) -> Snapshot:
+    return await Snapshots(store.database).take()
 
 
 async def test_every_run_is_counted_by_its_state(store: RunStore) -> None:
+    leased: dict[str, Any] = {"lease": {"owner": "w", "token": 1, "until": LATER}}
     runs: list[dict[str, Any]] = [
         {"state": "succeeded", "outcome": {"kind": "completed"}},
         {"state": "succeeded", "outcome": {"kind": "completed"}},
@@ -30,27 +43,23 @@ async def test_every_run_is_counted_by_its_state(store: RunStore) -> None:
         {"state": "cancelled", "outcome": None},
         {"state": "parked", "outcome": {"kind": "worker_lost"}},
         {"state": "needs_human", "outcome": {"kind": "needs_human"}},
-        {"state": "running"},
-        {"state": "running"},
-        {"state": "queued"},
-        {"state": "queued", "not_before": LATER},
-        {"state": "queued", "hold": "budget"},
+        {"state": "running", **leased},
+        {"state": "running", **leased},
+        {"state": "queued", "ready": True},
+        {"state": "queued", "not_before": TEN_MINUTES_AGO, "wake_at": TEN_MINUTES_AGO},
+        {"state": "queued", "not_before": LATER, "wake_at": LATER},
+        {"state": "queued", "hold": "budget", "held_by": "budget:x"},
     ]
     for number, changes in enumerate(runs):
         await made(store, number, **changes)
 
-    snapshot = await take_snapshot(store.database)
+    snapshot = await snapshot_of(store)
 
-    ended = {(row["_id"]["state"], row["_id"].get("outcome")): row["count"] for row in snapshot.runs}
-    assert ended == {
-        ("succeeded", "completed"): 2,
-        ("failed", "timeout"): 1,
-        ("cancelled", None): 1,
-        ("parked", "worker_lost"): 1,
-    }
-    assert (snapshot.in_progress, snapshot.parked) == (2, 1)
-    assert snapshot.queued == {"": 1, "budget": 1}
-    assert snapshot.oldest_queued_age_s == pytest.approx(600, abs=60)
+    ended = Counter({labels.outcome: count for labels, count in snapshot.runs.items()})
+    assert ended == {"completed": 2, "timeout": 1, "unknown": 1, "worker_lost": 1}
+    assert (snapshot.queue.in_progress, snapshot.queue.parked) == (2, 1)
+    assert snapshot.queue.queued == {"": 2, "budget": 1, "concurrency": 0, "rate": 0}
+    assert snapshot.queue.oldest_queued_age_s == pytest.approx(600, abs=60)
 
 
 @pytest.mark.parametrize("waited_for", ["its turn", "its time"])
@@ -58,17 +67,33 @@ async def test_a_run_waits_for_workers_from_when_it_might_start(store: RunStore,
     """Else each run of an order would raise an alarm, having been accepted long before its turn came."""
     now = datetime.now(UTC)
     if waited_for == "its turn":
-        held = {"hold": "concurrency", "held_by": "order:acme/doc", "order": {"key": "acme/doc", "seq": "1"}}
-        await made(store, 1, **held)
+        order = {"key": "acme/doc", "seq": "1"}
+        await made(store, 1, hold="concurrency", held_by="order:acme/doc", order=order)
         assert await store.order.let_next_go("acme/doc", woken=True) is not None
     else:
-        await made(store, 1, not_before=now)
-        await store.runs.update_one({}, {"$unset": {"lane": 1}})
+        await made(store, 1, not_before=now, wake_at=now)
 
-    assert (await take_snapshot(store.database)).oldest_queued_age_s < 60
+    assert (await snapshot_of(store)).queue.oldest_queued_age_s < 60
     long_ago = now - timedelta(minutes=5)
     await store.runs.update_one({}, {"$set": {"ready_at": long_ago, "not_before": None}})
-    assert (await take_snapshot(store.database)).oldest_queued_age_s == pytest.approx(300, abs=60)
+    assert (await snapshot_of(store)).queue.oldest_queued_age_s == pytest.approx(300, abs=60)
+
+
+async def test_of_a_long_queue_the_run_that_waits_longest_is_found(
+    store: RunStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Among those that were accepted first; unless all of those became ready only now."""
+    monkeypatch.setattr(queue, "OLDEST", 3)
+    for number in range(6):
+        await made(store, number, ready=True, created_at=NOW - timedelta(minutes=60 - number))
+
+    first = (await snapshot_of(store)).queue
+    await store.runs.update_many({"created_at": {"$lt": NOW - timedelta(minutes=57)}}, {"$set": {"ready_at": NOW}})
+    second = (await snapshot_of(store)).queue
+
+    assert (first.queued[""], second.queued[""]) == (6, 6)
+    assert first.oldest_queued_age_s == pytest.approx(3600, abs=60)
+    assert second.oldest_queued_age_s == pytest.approx(57 * 60, abs=60)
 
 
 async def test_what_was_rolled_up_counts_like_what_is_there(store: RunStore) -> None:
@@ -76,25 +101,56 @@ async def test_what_was_rolled_up_counts_like_what_is_there(store: RunStore) -> 
     key = {"app": "acme", "workflow": "Digest", "trigger": "api", "outcome": "completed"}
     await store.database[ROLLUPS].insert_one({"_id": key, "count": 41})
 
-    rows = (await take_snapshot(store.database)).runs
+    runs = (await snapshot_of(store)).runs
 
-    assert sum(row["count"] for row in rows) == 42
-    assert {tuple(row["_id"].get(name) for name in key) for row in rows} == {tuple(key.values())}
+    assert runs == {tuple(key.values()): 42}
 
 
-async def test_the_queue_is_answered_by_an_index(store: RunStore) -> None:
-    await made(store, 1)
+async def test_the_queue_is_read_out_of_indexes(store: RunStore) -> None:
+    """Ready runs, of which there may be very many, without reading one of them."""
+    await made(store, 1, ready=True)
+    pipelines = {
+        "by_lane": ready_pipeline(),
+        "_id_": since_pipeline({"_id": {"$in": ["a"]}}),
+        "by_lane_and_wake_up": due_pipeline(NOW),
+        "by_lane_and_wake_up ": held_pipeline(),
+        "by_lease_end": [{"$match": running_query()}, {"$count": "count"}],
+    }
 
-    plan = await store.database.command(
-        "explain", {"aggregate": "runs", "pipeline": _queued_pipeline(), "cursor": {}}, verbosity="queryPlanner"
-    )
+    for index, pipeline in pipelines.items():
+        command = {"aggregate": "runs", "pipeline": pipeline, "cursor": {}}
+        plan = str(await store.database.command("explain", command, verbosity="queryPlanner"))
+        assert f"'indexName': '{index.strip()}'" in plan or (index == "_id_" and "IDHACK" in plan), plan
+        assert "COLLSCAN" not in plan
+        assert index != "by_lane" or "FETCH" not in plan
 
-    assert "by_lane_and_wake_up" in str(plan)
-    assert "COLLSCAN" not in str(plan)
+
+async def test_the_ledger_says_what_waits_for_the_totals(store: RunStore) -> None:
+    rows: list[dict[str, Any]] = [
+        {"rollup": 0},
+        {"rollup": 1},
+        {"rollup": 1, "at": NOW - timedelta(minutes=5)},
+        {"rollup": 2},
+        {},
+    ]
+    await store.database["usage"].insert_many([{"at": NOW, **row} for row in rows])
+
+    state = await look_at_ledger(store.database)
+
+    assert (state.open_calls, state.waiting) == (1, 3)
+    assert state.oldest_waiting_s == pytest.approx(300, abs=60)
 
 
 async def test_an_empty_store_has_nothing_to_show(store: RunStore) -> None:
-    snapshot = await take_snapshot(store.database)
+    snapshot = await snapshot_of(store)
 
-    assert (list(snapshot.runs), list(snapshot.usage)) == ([], [])
-    assert (snapshot.in_progress, snapshot.parked, snapshot.oldest_queued_age_s) == (0, 0, 0.0)
+    assert (dict(snapshot.runs), list(snapshot.usage)) == ({}, [])
+    assert snapshot.queue == Queue(queued=dict.fromkeys(("", "budget", "concurrency", "rate"), 0))
+    assert (await look_at_ledger(store.database)).oldest_waiting_s == 0
+
+
+async def test_a_store_that_nobody_has_prepared_yet_is_empty(store: RunStore) -> None:
+    """The exporter may be the first role that starts."""
+    await store.database.client.drop_database(store.database.name)
+
+    assert (await snapshot_of(store)).queue.queued[""] == 0

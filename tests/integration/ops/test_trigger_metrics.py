@@ -1,12 +1,11 @@
-"""Paused triggers in the exporter's snapshot: each pause once, found by what is paused and not by what exists."""
+"""Triggers as the exporter sees them: each pause once, found by what is paused and not by what exists."""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
-from ops.exporter.pauses import pipelines
-from ops.exporter.snapshot import take_snapshot
+from ops.exporter.triggers import look_at_triggers, made_pipeline, overdue_pipeline, paused_pipelines
 from triggers.register.record import Pause
 from triggers.register.store import TriggerStore
 from triggers.register.trigger import Trigger
@@ -30,12 +29,37 @@ async def test_every_pause_is_counted_until_it_ends(store: RunStore) -> None:
     await triggers.pause(hourly("shared"), PAUSE)
     for app_id in ("acme", "glo.bex"):
         await triggers.pause(hourly("of-apps"), FAILURES, app_id=app_id)
-    paused = (await take_snapshot(store.database)).paused
+    paused = (await look_at_triggers(store.database)).paused
     await triggers.resume(hourly("made", "acme"))
     await triggers.resume(hourly("of-apps"), app_id="acme")
 
     assert paused == {"operator": 1, "failures": 3}
-    assert (await take_snapshot(store.database)).paused == {"operator": 1, "failures": 1}
+    assert (await look_at_triggers(store.database)).paused == {"operator": 1, "failures": 1}
+
+
+async def test_what_was_made_at_run_time_is_counted_by_its_type(store: RunStore) -> None:
+    triggers = TriggerStore(store.database)
+    await triggers.ensure_indexes()
+    for app_id in ("acme", "globex"):
+        await triggers.create(hourly("made", app_id))
+    await triggers.pause(hourly("of-a-package"), PAUSE)
+
+    made = (await look_at_triggers(store.database)).made_at_run_time
+
+    assert made["schedule"] == 2
+    assert set(made.values()) == {0, 2}
+
+
+async def test_schedules_are_overdue_when_nobody_fires_them(store: RunStore) -> None:
+    now = datetime.now(UTC)
+    at = {"future": timedelta(hours=1), "past": timedelta(minutes=-5), "newer": timedelta(minutes=-1)}
+    triggers = store.database["triggers"]
+    await triggers.insert_one({"_id": "future", "schedule": {"next_at": now + at.pop("future")}})
+    in_time = (await look_at_triggers(store.database)).overdue_s
+    await triggers.insert_many([{"_id": name, "schedule": {"next_at": now + each}} for name, each in at.items()])
+
+    assert in_time == 0
+    assert (await look_at_triggers(store.database)).overdue_s == pytest.approx(300, abs=30)
 
 
 async def test_of_many_triggers_only_those_that_are_paused_are_looked_at(store: RunStore) -> None:
@@ -45,7 +69,7 @@ async def test_of_many_triggers_only_those_that_are_paused_are_looked_at(store: 
     await triggers.pause(hourly("t1"), PAUSE)
     await triggers.pause(hourly("t2"), PAUSE, app_id="acme")
 
-    for pipeline in pipelines():
+    for pipeline in (*paused_pipelines(), made_pipeline(), overdue_pipeline()):
         command = {"aggregate": "triggers", "pipeline": pipeline, "cursor": {}}
         explained: dict[str, Any] = await store.database.command("explain", command, verbosity="executionStats")
         found = explained.get("executionStats") or explained["stages"][0]["$cursor"]["executionStats"]

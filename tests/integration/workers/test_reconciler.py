@@ -79,7 +79,9 @@ async def _abandoned(store: RunStore, **changes: Any) -> Claim:
 def _call(number: int) -> ModelCall:
     """By a model that nobody has a price for."""
     tokens = Tokens(input=10, output=5)
-    return ModelCall(number, "A", "p", "unpriced", tokens, "reported", ok=True, started_at=datetime.now(UTC), duration_s=0.5)
+    return ModelCall(
+        number, "A", "p", "unpriced", tokens, "reported", ok=True, started_at=datetime.now(UTC), duration_s=0.5
+    )
 
 
 async def _find(store: RunStore, run_id: str) -> dict[str, Any]:

@@ -14,7 +14,7 @@ import pytest
 from accounting.ledger.ledger import Ledger
 from accounting.prices import PriceTable
 from accounting.usage import ModelCall, RunOwner, Tokens
-from ops.exporter.snapshot import take_snapshot
+from ops.exporter.snapshot import Snapshots
 from workers.reconciling import retention
 from workers.reconciling.retention import PRUNED, ROLLUPS, Retention, expired
 from workers.settings import Settings
@@ -56,11 +56,7 @@ async def _pruned(store: RunStore) -> int:
 
 async def _counted(store: RunStore) -> Counter[tuple[str, ...]]:
     """What `unattended_runs_total` shows."""
-    counts: Counter[tuple[str, ...]] = Counter()
-    for row in (await take_snapshot(store.database)).runs:
-        key = row["_id"]
-        counts[key["app"], key["workflow"], key["trigger"], key.get("outcome")] += row["count"]
-    return counts
+    return Counter((await Snapshots(store.database).take()).runs)
 
 
 @pytest.mark.parametrize("state", ["succeeded", "failed", "cancelled"])

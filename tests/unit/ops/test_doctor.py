@@ -10,6 +10,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from accounting.prices import built_in
 from ops.doctor.checks import Check, one_line, would_break
 from ops.doctor.embedded import check_data_dir
 from ops.doctor.examine import check_settings, examine
@@ -258,6 +259,21 @@ async def test_models_that_would_fail_a_run_are_problems(tmp_path: Path, models:
     problems = [check for check in checks if check.level == "problem"]
     assert problems
     assert found in problems[0].found
+
+
+async def test_each_model_has_a_price_or_is_said_to_have_none(tmp_path: Path) -> None:
+    (tmp_path / "models.yaml").write_text(
+        "models: {default: {provider: openai, model: gpt-5-mini}, mine: {provider: openai, model: smollm2},"
+        " own: {provider: openai, model: m}, canned: {provider: script, file: models.yaml}}\n"
+        "prices: [{model: m, input: 1, output: 2}]"
+    )
+
+    checks = await check_packages_and_models(Settings(models=tmp_path / "models.yaml"))
+
+    assert [(each.level, each.found, each.advice) for each in checks if each.name == "prices"] == [
+        ("ok", f"default ({built_in().name}), own (models file)", ""),
+        ("warning", "mine: no price is known for smollm2", f"add one to {tmp_path / 'models.yaml'}"),
+    ]
 
 
 async def test_a_model_whose_library_is_not_installed_is_a_problem(

@@ -1,22 +1,46 @@
-"""The exporter's metrics: rows of the store are finer than they are, and are added up."""
+"""The exporter's metrics: rows of the store are finer than they are, and are added up; and no counter ever falls."""
 
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from accounting.app_labels import AppLabels
+from accounting.budgets.budget import Budget
+from accounting.budgets.standing import Standing
+from accounting.budgets.window_store import ever_id
 from accounting.usage import UsageTotals
+from ops.exporter.budgets import BudgetLook, Scope, scope_of_ever
+from ops.exporter.ended_runs import RunLabels
 from ops.exporter.metrics import StoreCollector
-from ops.exporter.snapshot import Snapshot
+from ops.exporter.snapshot import Snapshot, busiest_first
+from ops.exporter.usage import Change
+
+TODAY = datetime(2026, 3, 1, tzinfo=UTC)
+Series = dict[tuple[str, tuple[str, ...]], float]
 
 
-def row(calls: int, *, app: str = "acme", agent: str = "A", ok: bool = True, missing: int = 0) -> UsageTotals:
+def row(calls: int, *, app: str = "acme", agent: str = "A", ok: bool = True, **sums: int) -> UsageTotals:
     key = {"app_id": app, "workflow": "W", "model": "m", "provider": "p", "ok": ok, "agent": agent}
-    return UsageTotals(
-        calls=calls, input_tokens=10 * calls, output_tokens=calls, cost_nano_usd=10**9 * calls, missing=missing, key=key
-    )
+    usual = {"input_tokens": 10 * calls, "output_tokens": calls, "cost_nano_usd": 10**9 * calls}
+    return UsageTotals(calls=calls, key=key, **{**usual, **sums})
 
 
-def shown(*usage: UsageTotals, max_app_labels: int = 10) -> dict[tuple[str, tuple[str, ...]], float]:
-    collector = StoreCollector(max_app_labels=max_app_labels)
-    collector.show(Snapshot(runs=[], usage=usage, in_progress=0, queued={}, oldest_queued_age_s=0.0, parked=0))
+def standing(app: str | None, used: int, **more: Any) -> Standing:
+    budget = Budget(app, more.pop("workflow", None), more.pop("window", "day"), "tokens", more.pop("limit", 100))
+    return Standing(budget, app, **{"start": TODAY, "end": None, "spent": used, **more})
+
+
+def series_of(collector: StoreCollector) -> Series:
     samples = (sample for metric in collector.collect() for sample in metric.samples)
     return {(each.name.removeprefix("unattended_"), tuple(each.labels.values())): each.value for each in samples}
+
+
+def shown(*usage: UsageTotals, named: Sequence[str] = ("acme",), **more: Any) -> Series:
+    collector = StoreCollector()
+    collector.show(Snapshot(usage=usage, apps=AppLabels(frozenset(named)), **more), took_s=0.1)
+    return series_of(collector)
 
 
 def test_agents_and_failures_are_added_up_where_a_metric_does_not_name_them() -> None:
@@ -32,15 +56,109 @@ def test_agents_and_failures_are_added_up_where_a_metric_does_not_name_them() ->
     assert series["agent_input_tokens_total", ("W", "B")] == 30
 
 
-def test_calls_without_usage_are_counted_beside_the_calls() -> None:
-    series = shown(row(4, agent="A", missing=1), row(2, agent="B", missing=2))
+def test_calls_whose_usage_or_price_is_not_known_are_counted_beside_the_calls() -> None:
+    series = shown(row(4, agent="A", missing=1), row(2, agent="B", missing=2, unpriced=3, estimated=4))
 
     assert series["usage_missing_total", ("acme", "W", "m", "p", "true")] == 3
+    assert series["usage_unpriced_total", ("acme", "m", "p")] == 3
+    assert series["usage_estimated_total", ("acme", "m", "p")] == 4
 
 
-def test_apps_beyond_the_cap_and_agents_of_all_apps_are_one_series() -> None:
-    series = shown(row(4, app="a"), row(2, app="b"), row(1, app="c"), max_app_labels=1)
+def test_what_most_never_have_is_a_series_from_its_first_count_on() -> None:
+    without = {name for name, _ in shown(row(4, input_tokens=0, output_tokens=0, cost_nano_usd=0))}
+    with_all = {name for name, _ in shown(row(4, cached_input_tokens=1, cache_write_tokens=1, reasoning_tokens=1))}
+
+    rare = {"cached_input_tokens_total", "cache_write_tokens_total", "reasoning_tokens_total"}
+    assert not (rare | {"usage_missing_total", "usage_unpriced_total", "usage_estimated_total"}) & without
+    assert {"input_tokens_total", "output_tokens_total", "cost_usd_total", "model_calls_total"} <= without
+    assert rare <= with_all
+
+
+def test_apps_without_a_label_and_agents_of_all_apps_are_one_series() -> None:
+    runs = {RunLabels(app, "W", "api", "completed"): 5 for app in ("a", "b", "c")}
+
+    series = shown(row(4, app="a"), row(2, app="b"), row(1, app="c"), named=["a"], runs=runs)
 
     assert series["input_tokens_total", ("a", "W", "m", "p")] == 40
     assert series["input_tokens_total", ("_other", "W", "m", "p")] == 30
     assert series["agent_input_tokens_total", ("W", "A")] == 70
+    assert series["runs_total", ("a", "W", "api", "completed")] == 5
+    assert series["runs_total", ("_other", "W", "api", "completed")] == 10
+
+
+def test_a_counter_never_falls_and_never_leaves_while_its_exporter_lives() -> None:
+    collector = StoreCollector()
+    runs = {RunLabels("acme", "W", "api", "completed"): 5}
+    labels = ("acme", "W", "m", "p")
+
+    collector.show(Snapshot(usage=[row(3, missing=1)], runs=runs), took_s=0)
+    collector.show(Snapshot(usage=[row(2)]), took_s=0)
+    fallen = series_of(collector)
+    collector.show(Snapshot(usage=[row(4)], runs={RunLabels("acme", "W", "api", "completed"): 6}), took_s=0)
+    risen = series_of(collector)
+
+    labels = ("_other", "W", "m", "p")
+    assert fallen["model_calls_total", (*labels, "true")] == 3
+    assert fallen["usage_missing_total", (*labels, "true")] == 1
+    assert fallen["runs_total", ("_other", "W", "api", "completed")] == 5
+    assert risen["model_calls_total", (*labels, "true")] == 4
+    assert risen["runs_total", ("_other", "W", "api", "completed")] == 6
+
+
+def test_an_exporter_without_a_store_says_so_and_shows_its_last_numbers() -> None:
+    collector = StoreCollector(clock=lambda: 1000.0)
+    before = series_of(collector)
+    collector.show(Snapshot(usage=[row(4)]), took_s=0.25)
+    fresh = series_of(collector)
+    collector.stale()
+    old = series_of(collector)
+
+    assert before == {("exporter_store_up", ()): 0}
+    assert fresh["exporter_store_up", ()] == 1
+    assert fresh["exporter_last_success_timestamp_seconds", ()] == 1000
+    assert fresh["exporter_read_seconds", ()] == 0.25
+    assert old == {**fresh, ("exporter_store_up", ()): 0}
+
+
+def test_a_budget_shows_its_limit_its_use_and_what_it_kept_from_being_made() -> None:
+    run = standing("acme", 0, window="run", start=None)
+    of_all = Standing(Budget(None, "W", "month", "usd", 2_500_000_000), None, TODAY, None, spent=500_000_000)
+
+    standings = [standing("acme", 60), run, of_all]
+
+    series = shown(budgets=BudgetLook(standings, {Scope("acme", None, "day", "tokens"): 3}))
+
+    assert series["budget_limit", ("acme", "", "day", "tokens")] == 100
+    assert series["budget_used", ("acme", "", "day", "tokens")] == 60
+    assert series["budget_rejections_total", ("acme", "", "day", "tokens")] == 3
+    assert series["budget_limit", ("", "W", "month", "usd")] == 2.5
+    assert series["budget_used", ("", "W", "month", "usd")] == 0.5
+    assert series["budget_limit", ("acme", "", "run", "tokens")] == 100
+    assert ("budget_used", ("acme", "", "run", "tokens")) not in series
+
+
+def test_of_budgets_with_the_same_labels_the_fullest_is_shown_and_no_rejection_is_lost() -> None:
+    tight, wide = standing("small", 9, limit=10), standing("large", 500, limit=1000)
+    rejections = {Scope(app, None, "day", "tokens"): 1 for app in ("small", "large", "gone")}
+
+    series = shown(budgets=BudgetLook([wide, tight, standing("acme", 1)], rejections))
+
+    assert series["budget_limit", ("_other", "", "day", "tokens")] == 10
+    assert series["budget_used", ("_other", "", "day", "tokens")] == 9
+    assert series["budget_rejections_total", ("_other", "", "day", "tokens")] == 3
+
+
+@pytest.mark.parametrize("app_id", ["acme", "*", "a/b c:d", None])
+@pytest.mark.parametrize("workflow", [None, "Digest", "W/x y:z"])
+def test_whom_a_budget_limits_is_read_from_the_id_of_its_count(app_id: str | None, workflow: str | None) -> None:
+    budget = Budget(app_id, workflow, "day", "usd", 1)
+    whose = "glo bex" if app_id == "*" else app_id
+
+    assert scope_of_ever(ever_id(budget.id, whose)) == Scope(whose, workflow, "day", "usd")
+
+
+def test_the_busiest_apps_are_named_first() -> None:
+    runs = {RunLabels("b", "W", "api", "completed"): 1, RunLabels("c", "W", "api", "completed"): 9}
+    totals = [{"app_id": "a", "calls": 2}, {"app_id": "b", "calls": 1}]
+
+    assert busiest_first(runs, Change(1, totals=totals, waiting=[row(1, app="b")])) == ["c", "b", "a"]

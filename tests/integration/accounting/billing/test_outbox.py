@@ -161,7 +161,7 @@ async def test_dead_batches_are_replayed_or_dropped_and_delivered_ones_can_be_re
     await outbox.delivered(delivered)
 
     assert await unknown(store.database, [dead.id, delivered.id, "batch_x"]) == ["batch_x"]
-    assert await unknown(store.database, [dead.id, delivered.id], state="dead") == [delivered.id]
+    assert await unknown(store.database, [dead.id, delivered.id], states=["dead"]) == [delivered.id]
     assert await drop(store.database, [delivered.id]) == 0
     assert await replay(store.database, None) == 1
     assert await replay(store.database, [delivered.id]) == 1
@@ -169,6 +169,18 @@ async def test_dead_batches_are_replayed_or_dropped_and_delivered_ones_can_be_re
     bodies = {batch.id: batch.body for batch in [await claimed(outbox) for _ in range(3)]}
     assert (bodies[dead.id], bodies[delivered.id]) == (dead.body, delivered.body)
     assert {batch["state"] for batch in await find_batches(store.database, limit=10)} == {"pending"}
+
+
+async def test_a_batch_that_waits_for_its_next_try_may_be_replayed_now(store: RunStore, outbox: Outbox) -> None:
+    await outbox.add([row()], None)
+    batch = await claimed(outbox)
+    await outbox.failed(batch, "it answered 500", again_in_s=3_600)
+    assert await outbox.claim() is None
+
+    await replay(store.database, [batch.id])
+
+    again = await claimed(outbox)
+    assert (again.id, again.failures) == (batch.id, 0)
 
 
 async def test_dropped_batches_are_gone(store: RunStore, outbox: Outbox) -> None:

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -44,6 +44,7 @@ class Billing:
     store: RunStore
     outbox: Outbox
     sender: Callable[..., Sender]
+    stop: asyncio.Event
 
     async def rows(self, number: int) -> set[str]:
         made = [row(each) for each in range(number)]
@@ -65,35 +66,33 @@ class Billing:
 @pytest.fixture
 async def billing(store: RunStore) -> AsyncIterator[Billing]:
     outbox = Outbox(store.database)
+    stop = asyncio.Event()
     await outbox.ensure_indexes()
     async with client() as http:
 
         def sender(url: str, *secrets: str, pace: Pace = HASTY) -> Sender:
             given = secrets or (SECRET,)
             endpoint = Endpoint(store.database, url, pace)
-            return Sender(outbox, endpoint, http, secrets=lambda: given, pace=pace, chance=lambda: 0.0)
+            return Sender(outbox, endpoint, http, secrets=lambda: given, pace=pace, stop=stop, chance=lambda: 0.0)
 
-        yield Billing(store, outbox, sender)
+        yield Billing(store, outbox, sender, stop)
 
 
 @asynccontextmanager
-async def sending(*senders: Sender) -> AsyncIterator[None]:
-    """Each in four lanes, without rest."""
+async def sending(billing: Billing, *senders: Sender) -> AsyncIterator[None]:
+    """Each in four lanes, without rest, until the end."""
 
     async def lane(sender: Sender) -> None:
-        while True:
+        while not billing.stop.is_set():
             pause_s = await sender.step()
             await asyncio.sleep(min(pause_s, 0.01))
 
-    lanes = [asyncio.create_task(lane(sender)) for sender in senders for _ in range(4)]
-    try:
+    async with asyncio.TaskGroup() as lanes:
+        for sender in senders:
+            for _ in range(4):
+                lanes.create_task(lane(sender))
         yield
-    finally:
-        for each in lanes:
-            each.cancel()
-        for each in lanes:
-            with suppress(asyncio.CancelledError):
-                await each
+        billing.stop.set()
 
 
 async def all_delivered(billing: Billing) -> None:
@@ -106,7 +105,7 @@ async def all_delivered(billing: Billing) -> None:
 
 async def test_events_arrive_signed_each_in_one_message(billing: Billing) -> None:
     ids = await billing.rows(120)
-    async with receiving() as receiver, sending(billing.sender(receiver.url)):
+    async with receiving() as receiver, sending(billing, billing.sender(receiver.url)):
         await all_delivered(billing)
 
     assert set(receiver.events) == ids
@@ -131,7 +130,7 @@ async def test_what_fails_at_random_arrives_from_two_senders_with_the_same_bytes
     patient = Pace(pauses_s=(0.0,) * 100, longest_spared_s=0.0)
     async with receiving(fails_at_random(seed=7)) as receiver:
         two = [billing.sender(receiver.url, pace=patient) for _ in range(2)]
-        async with sending(*two):
+        async with sending(billing, *two):
             await all_delivered(billing)
 
     assert set(receiver.events) == ids
@@ -191,10 +190,10 @@ async def test_a_dead_batch_is_replayed_when_the_endpoint_is_mended(billing: Bil
 async def test_an_answer_without_an_end_counts_by_its_status_and_fills_no_memory(
     billing: Billing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(posting, "READS_WITHIN_S", 0.2)
+    monkeypatch.setattr(posting, "READS_WITHIN_S", 1_000)
     await billing.rows(1)
     async with receiving(lambda _: Answer(endless=True)) as receiver:
-        await billing.sender(receiver.url).step()
+        await billing.sender(receiver.url, pace=replace(HASTY, answers_within_s=1.0)).step()
 
     assert (await billing.only_batch())["state"] == "delivered"
 
@@ -212,7 +211,7 @@ async def test_an_endpoint_that_is_not_there_gets_what_waits_when_it_comes(billi
         url = gone.url
     ids = await billing.rows(60)
     sender = billing.sender(url, pace=Pace(pauses_s=(0.0,) * 1_000, longest_spared_s=0.05))
-    async with sending(sender):
+    async with sending(billing, sender):
 
         async def has_failed() -> bool:
             trouble = await billing.trouble()
@@ -259,9 +258,11 @@ async def test_an_endpoint_that_wants_no_more_gets_no_more_until_people_say_so(b
         assert trouble["gone_at"] is not None
         assert {(batch["state"], batch["failures"]) for batch in await billing.batches()} == {("pending", 0)}
 
+        await Endpoint(billing.store.database, receiver.url, HASTY).took()  # another post, under way since before
+        assert await sender.step() == IDLE_S
         receiver.answer = lambda _: OK
         assert await forget_troubles(billing.store.database, receiver.url) == 1
-        async with sending(sender):
+        async with sending(billing, sender):
             await all_delivered(billing)
 
     assert set(receiver.events) == ids
@@ -326,21 +327,20 @@ async def test_a_batch_that_was_posted_and_not_marked_is_posted_again_unchanged(
     assert (await billing.only_batch())["state"] == "delivered"
 
 
-async def billed(billing: Billing, settings: Settings, receiver: Receiver, stop: asyncio.Event) -> "asyncio.Task[None]":
+async def billed(billing: Billing, settings: Settings, receiver: Receiver) -> "asyncio.Task[None]":
     environ = {"SECRET": SECRET}
     with_billing = replace(
         settings, billing_url=receiver.url, billing_secret=frozenset({"env:SECRET"}), environ=environ
     )
-    return asyncio.create_task(bill(billing.store.database, with_billing, stop=stop))
+    return asyncio.create_task(bill(billing.store.database, with_billing, stop=billing.stop))
 
 
 async def test_the_role_posts_until_it_is_told_to_stop(billing: Billing, settings: Settings) -> None:
     ids = await billing.rows(60)
-    stop = asyncio.Event()
     async with receiving() as receiver:
-        task = await billed(billing, settings, receiver, stop)
+        task = await billed(billing, settings, receiver)
         await all_delivered(billing)
-        stop.set()
+        billing.stop.set()
         await asyncio.wait_for(task, 5)
 
     assert set(receiver.events) == ids
@@ -348,15 +348,14 @@ async def test_the_role_posts_until_it_is_told_to_stop(billing: Billing, setting
 
 async def test_a_stop_waits_for_no_endpoint_and_gives_the_batches_back(billing: Billing, settings: Settings) -> None:
     await billing.rows(600)
-    stop = asyncio.Event()
     async with receiving(lambda _: HANGS) as receiver:
-        task = await billed(billing, settings, receiver, stop)
+        task = await billed(billing, settings, receiver)
 
         async def four() -> bool:
             return receiver.at_once == 4
 
         await until("four posts are under way", four)
-        stop.set()
+        billing.stop.set()
         await asyncio.wait_for(task, 5)
         assert receiver.most_at_once == 4
 

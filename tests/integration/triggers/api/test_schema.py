@@ -18,10 +18,16 @@ pytestmark = pytest.mark.integration
 EXAMPLES = 100 if LONG else 3
 LIMIT_S = 1800 if LONG else 180
 # What makes a spec a good one, such as whether a cron can ever fire, is more than a schema can say: there 422 is an
-# answer to what looks valid.
+# answer to what looks valid. Budgets are set with a key of all apps.
 CONFIG = """
+headers = {{ Authorization = "Bearer {key}" }}
 [[operations]]
-include-operation-id = ["make_trigger", "edit_trigger", "remove_trigger", "fire_trigger", "backfill_trigger"]
+include-tag = "Budgets"
+headers = {{ Authorization = "Bearer {operator}" }}
+[[operations]]
+include-operation-id = [
+    "make_trigger", "edit_trigger", "remove_trigger", "fire_trigger", "backfill_trigger", "set_budget"
+]
 [operations.checks.positive_data_acceptance]
 expected-statuses = ["2xx", "401", "403", "404", "409", "412", "422", "428", "429", "503"]
 """
@@ -39,15 +45,17 @@ async def with_runs(gateway: Gateway) -> None:
 
 async def schemathesis(gateway: Gateway, folder: Path, *arguments: str) -> str:
     """In a process of its own: it brings warnings, threads and Hypothesis profiles with it."""
-    key = await ApiKeys(gateway.ground.database).create("schemathesis", "acme", rate=parse_rate("100000/s"))
+    keys, rate = ApiKeys(gateway.ground.database), parse_rate("100000/s")
+    key = await keys.create("schemathesis", "acme", rate=rate)
+    operator = await keys.create("schemathesis of all apps", None, rate=rate)
     host, port = gateway.address[:2]
     bounds = ("--max-examples", str(EXAMPLES), "--suppress-health-check", "all")
     options = ("--checks", "all", *bounds, "--seed", "1", "--no-color", *arguments)
     config = folder / "schemathesis.toml"  # else it takes what it finds in a folder above
-    config.write_text(CONFIG, encoding="utf-8")
+    config.write_text(CONFIG.format(key=key, operator=operator), encoding="utf-8")
     command = (sys.executable, "-m", "schemathesis.cli", "--config-file", str(config), "run")
     process = await asyncio.create_subprocess_exec(
-        *(*command, f"http://{host}:{port}/openapi.json", "--header", f"Authorization: Bearer {key}", *options),
+        *(*command, f"http://{host}:{port}/openapi.json", *options),
         cwd=folder,
         stdin=asyncio.subprocess.DEVNULL,
         stdout=PIPE,
@@ -76,3 +84,5 @@ async def test_every_operation_does_what_its_description_says(gateway: Gateway, 
     generated = re.search(r"(\d+) generated", said)
     assert generated is not None
     assert int(generated[1]) > 20 * described, said
+    assert await gateway.ground.database["budgets"].count_documents({}) > 0, said
+    assert "returned only 401/403 responses" not in said

@@ -1,0 +1,74 @@
+"""Batches of the outbox as operators see and change them."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pymongo import DESCENDING
+from pymongo.asynchronous.database import AsyncDatabase
+
+from accounting.billing.outbox import COLLECTION, DEAD, PENDING, STATES
+
+UNDELIVERED = (PENDING, DEAD)
+Batch = Mapping[str, Any]
+_FACTS = ("state", "events", "failures", "created_at", "due_at", "delivered_at", "last_failure")
+
+
+async def find_batches(
+    database: AsyncDatabase[dict[str, Any]], *, state: str | None = None, limit: int
+) -> Sequence[Batch]:
+    """Newest first, without what they hold."""
+    found = database[COLLECTION].find({} if state is None else {"state": state}, dict.fromkeys(_FACTS, 1))
+    return await found.sort("created_at", DESCENDING).limit(limit).to_list(None)
+
+
+async def find_batch(database: AsyncDatabase[dict[str, Any]], batch_id: str) -> Batch | None:
+    return await database[COLLECTION].find_one({"_id": batch_id})
+
+
+async def last_delivery(database: AsyncDatabase[dict[str, Any]]) -> Batch | None:
+    """None also where the last one is longer ago than delivered batches are kept."""
+    delivered = {"delivered_at": {"$type": "date"}}
+    return await database[COLLECTION].find_one(delivered, {"delivered_at": 1}, sort=[("delivered_at", DESCENDING)])
+
+
+async def unknown(
+    database: AsyncDatabase[dict[str, Any]], batch_ids: Sequence[str], *, states: Sequence[str] = STATES
+) -> Sequence[str]:
+    """Those that are not there, or in none of these states."""
+    query = {"_id": {"$in": [*batch_ids]}, "state": {"$in": [*states]}}
+    known = {batch["_id"] async for batch in database[COLLECTION].find(query, {"_id": 1})}
+    return [each for each in batch_ids if each not in known]
+
+
+async def replay(database: AsyncDatabase[dict[str, Any]], batch_ids: Sequence[str] | None) -> int:
+    """Each is posted again, now, with its id and its bytes, and may fail as often as a new one. None: all dead ones."""
+    anew = {"state": PENDING, "failures": 0, "due_at": "$$NOW"}
+    changed = await database[COLLECTION].update_many(
+        _named_or_dead(batch_ids), [{"$set": anew}, {"$unset": ["delivered_at", "claim"]}]
+    )
+    return changed.matched_count
+
+
+async def drop(database: AsyncDatabase[dict[str, Any]], batch_ids: Sequence[str] | None) -> int:
+    """What is not delivered; what they hold stays in the ledger. None: all dead ones."""
+    dropped = await database[COLLECTION].delete_many(
+        {"$and": [_named_or_dead(batch_ids), {"state": {"$in": UNDELIVERED}}]}
+    )
+    return dropped.deleted_count
+
+
+def batch_as_json(batch: Batch) -> dict[str, Any]:
+    return {
+        "batch_id": batch["_id"],
+        "state": batch["state"],
+        "events": batch["events"],
+        "failures": batch["failures"],
+        "created_at": batch["created_at"],
+        "next_attempt_at": batch.get("due_at"),
+        "delivered_at": batch.get("delivered_at"),
+        "last_failure": batch.get("last_failure"),
+    }
+
+
+def _named_or_dead(batch_ids: Sequence[str] | None) -> dict[str, Any]:
+    return {"state": DEAD} if batch_ids is None else {"_id": {"$in": [*batch_ids]}}

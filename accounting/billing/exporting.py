@@ -1,0 +1,57 @@
+"""The export of the ledger: its closed rows as billing events, in the order of their time, one line each."""
+
+import json
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from pymongo import ASCENDING
+from pymongo.asynchronous.database import AsyncDatabase
+
+from accounting.billing.event import FIELDS, billing_event, cost_nano_usd
+from accounting.csv_cells import csv_cell
+from accounting.ledger.rows import COLLECTION, NOT_OPEN
+
+AT_ONCE = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Which calls; None matches everything. `since` and `until` are about when a call began."""
+
+    app_id: str | None = None
+    workflow: str | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+
+    def query(self) -> dict[str, Any]:
+        """Open rows are left out: nobody knows yet what they cost."""
+        names = {"app_id": self.app_id, "workflow": self.workflow}
+        bounds = {"$gte": self.since, "$lt": self.until}
+        within = {sign: at for sign, at in bounds.items() if at is not None}
+        query = {name: value for name, value in names.items() if value is not None}
+        return {**query, "rollup": NOT_OPEN, **({"at": within} if within else {})}
+
+
+async def ledger_rows(database: AsyncDatabase[dict[str, Any]], wanted: Wanted) -> AsyncIterator[Mapping[str, Any]]:
+    rows = database[COLLECTION].find(wanted.query(), batch_size=AT_ONCE, allow_disk_use=True)
+    async for row in rows.sort("at", ASCENDING):
+        yield row
+
+
+async def count_rows(database: AsyncDatabase[dict[str, Any]], wanted: Wanted) -> int:
+    return await database[COLLECTION].count_documents(wanted.query())
+
+
+def json_line(row: Mapping[str, Any]) -> str:
+    return json.dumps(billing_event(row), ensure_ascii=False)
+
+
+def csv_row(row: Mapping[str, Any]) -> list[Any]:
+    """In the order of FIELDS; USD with all nine places, so that sums come out right."""
+    event = billing_event(row)
+    nano_usd = cost_nano_usd(row)
+    event["cost_usd"] = None if nano_usd is None else f"{nano_usd // 10**9}.{nano_usd % 10**9:09d}"
+    event["ok"] = "true" if event["ok"] else "false"
+    return [csv_cell(event[name]) for name in FIELDS]

@@ -1,0 +1,150 @@
+"""The outbox: batches of billing events that wait to be posted, made in the transaction of the roll-up.
+
+1. `add` makes batches of ledger rows, in the transaction that puts those rows into the totals: each row that is in
+   the totals is in exactly one batch, whoever is killed when. A batch's bytes are kept as they will be sent.
+2. `claim` takes the batch that has been due the longest, by making it due again later: should its sender die, another
+   one takes it then. So it may be posted twice, under the same id, and is never left.
+3. Delivered batches are deleted after a week; dead ones stay until somebody replays or drops them.
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from pymongo import ASCENDING, IndexModel, ReturnDocument, UpdateOne
+from pymongo.asynchronous.client_session import AsyncClientSession
+from pymongo.asynchronous.database import AsyncDatabase
+from ulid import ULID
+
+from accounting.billing.event import billing_event, moment
+from accounting.ledger.rows import CORRECTS
+
+COLLECTION = "outbox"
+PENDING, DELIVERED, DEAD = "pending", "delivered", "dead"
+STATES = (PENDING, DELIVERED, DEAD)
+
+MOST_EVENTS = 50
+MOST_BYTES = 20_000  # as Standard Webhooks advises
+CLAIMED_FOR_S = 60.0  # longer than any post takes
+DELIVERED_ARE_KEPT_S = 7 * 24 * 3600
+
+BY_DUE = "by_due"
+BY_STATE = "by_state"
+INDEXES = (
+    IndexModel([("due_at", ASCENDING)], name=BY_DUE, partialFilterExpression={"state": PENDING}),
+    IndexModel([("state", ASCENDING), ("created_at", ASCENDING)], name=BY_STATE),
+    IndexModel([("delivered_at", ASCENDING)], name="by_delivery", expireAfterSeconds=DELIVERED_ARE_KEPT_S),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class OutboxState:
+    pending: int
+    dead: int
+    oldest_pending_age_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Claimed:
+    """A batch in the hands of one sender. `failures`: of earlier posts."""
+
+    id: str
+    claim: str
+    body: bytes
+    failures: int
+
+
+class Outbox:
+    def __init__(self, database: AsyncDatabase[dict[str, Any]]) -> None:
+        self._batches = database[COLLECTION]
+
+    async def ensure_indexes(self) -> None:
+        await self._batches.create_indexes(list(INDEXES))
+
+    async def add(self, rows: Sequence[Mapping[str, Any]], session: AsyncClientSession | None) -> None:
+        """`rows` as the ledger has them, with their marks. By the database's clock, as all times here."""
+        batches = [_insert(body, events) for body, events in bodies(rows, at=datetime.now(UTC))]
+        if batches:
+            await self._batches.bulk_write(batches, ordered=False, session=session)
+
+    async def claim(self) -> Claimed | None:
+        claim = str(ULID())
+        batch = await self._batches.find_one_and_update(
+            {"state": PENDING, "$expr": {"$lte": ["$due_at", "$$NOW"]}},
+            [{"$set": {"due_at": _from_now(CLAIMED_FOR_S), "claim": claim}}],
+            sort=[("due_at", ASCENDING)],
+            hint=BY_DUE,
+            return_document=ReturnDocument.AFTER,
+        )
+        return None if batch is None else Claimed(batch["_id"], claim, batch["body"].encode(), batch["failures"])
+
+    async def delivered(self, batch: Claimed) -> None:
+        """Also when the claim is lost meanwhile: it is there."""
+        await self._batches.update_one(
+            {"_id": batch.id, "state": {"$ne": DELIVERED}},
+            [{"$set": {"state": DELIVERED, "delivered_at": "$$NOW"}}, {"$unset": ["due_at", "claim"]}],
+        )
+
+    async def failed(self, batch: Claimed, what: str, *, again_in_s: float | None) -> None:
+        """None: it is dead."""
+        said = {"failures": batch.failures + 1, "last_failure": {"at": "$$NOW", "what": {"$literal": what}}}
+        fate: list[dict[str, Any]] = (
+            [{"$set": {**said, "state": DEAD}}, {"$unset": ["due_at", "claim"]}]
+            if again_in_s is None
+            else [{"$set": {**said, "due_at": _from_now(again_in_s)}}, {"$unset": "claim"}]
+        )
+        await self._batches.update_one({"_id": batch.id, "claim": batch.claim}, fate)
+
+    async def give_back(self, batch: Claimed) -> None:
+        """Untried, or broken off: another sender may take it at once."""
+        await self._batches.update_one({"_id": batch.id, "claim": batch.claim}, [{"$set": {"due_at": "$$NOW"}}])
+
+
+async def outbox_state(database: AsyncDatabase[dict[str, Any]]) -> OutboxState:
+    batches = database[COLLECTION]
+    age_ms = {"$subtract": ["$$NOW", "$created_at"]}
+    oldest = await batches.aggregate(
+        [{"$match": {"state": PENDING}}, {"$sort": {"created_at": 1}}, {"$limit": 1}, {"$project": {"age_ms": age_ms}}]
+    )
+    return OutboxState(
+        pending=await batches.count_documents({"state": PENDING}),
+        dead=await batches.count_documents({"state": DEAD}),
+        oldest_pending_age_s=max(sum([each["age_ms"] async for each in oldest]) / 1000, 0.0),
+    )
+
+
+def bodies(rows: Sequence[Mapping[str, Any]], *, at: datetime) -> Iterator[tuple[str, int]]:
+    """The text of each batch and how many events it holds; at least one, however large."""
+    head = f'{{"type":"usage.batch","timestamp":"{moment(at)}","data":{{"events":['
+    tail = "]}}"
+    texts: list[str] = []
+    size = room = MOST_BYTES - len(head) - len(tail)
+    for row in rows:
+        text = _event_text(row)
+        taken = len(text.encode()) + 1
+        if texts and (taken > size or len(texts) == MOST_EVENTS):
+            yield f"{head}{','.join(texts)}{tail}", len(texts)
+            texts, size = [], room
+        texts.append(text)
+        size -= taken
+    if texts:
+        yield f"{head}{','.join(texts)}{tail}", len(texts)
+
+
+def _event_text(row: Mapping[str, Any]) -> str:
+    event = {**billing_event(row), "corrects": row.get("rollup") == CORRECTS}
+    return json.dumps(event, ensure_ascii=False, separators=(",", ":"))
+
+
+def _insert(body: str, events: int) -> UpdateOne:
+    """An update, since an insert could not ask the database for its time."""
+    batch = {"state": PENDING, "body": {"$literal": body}, "events": events, "failures": 0}
+    return UpdateOne(
+        {"_id": f"batch_{ULID()}"}, [{"$set": {**batch, "created_at": "$$NOW", "due_at": "$$NOW"}}], upsert=True
+    )
+
+
+def _from_now(seconds: float) -> dict[str, Any]:
+    return {"$add": ["$$NOW", round(seconds * 1000)]}

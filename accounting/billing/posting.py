@@ -1,0 +1,75 @@
+"""One post of a batch, and what the endpoint made of it: bounded in time and in what is read of the answer."""
+
+import asyncio
+import ssl
+from collections.abc import Mapping
+from contextlib import suppress
+from datetime import UTC, datetime
+from http.cookiejar import CookieJar, DefaultCookiePolicy
+
+import httpx
+
+from accounting.billing.posted import Posted, retry_after_s
+
+CONNECTS_WITHIN_S = 10.0
+READS_WITHIN_S = 2.0
+MOST_READ_BYTES = 16_384
+SHOWN_CHARACTERS = 200
+
+
+def trusted() -> ssl.SSLContext:
+    """The public authorities and those of this system, such as a company's own."""
+    context = httpx.create_ssl_context(trust_env=False)
+    context.load_default_certs()
+    return context
+
+
+def client() -> httpx.AsyncClient:
+    """No redirects, no cookies, and no proxy or password from the process environment."""
+    return httpx.AsyncClient(
+        verify=trusted(),
+        follow_redirects=False,
+        trust_env=False,
+        timeout=httpx.Timeout(None, connect=CONNECTS_WITHIN_S),
+        cookies=CookieJar(DefaultCookiePolicy(allowed_domains=[])),
+        headers={"user-agent": "unattended", "content-type": "application/json", "accept-encoding": "identity"},
+    )
+
+
+async def post(
+    http: httpx.AsyncClient,
+    url: str,
+    body: bytes,
+    *,
+    headers: Mapping[str, str],
+    within_s: float,
+) -> Posted:
+    try:
+        request = http.build_request("POST", url, content=body, headers=headers)
+        async with asyncio.timeout(within_s):
+            response = await http.send(request, stream=True)
+        try:
+            said = await _beginning(response)
+        finally:
+            await response.aclose()
+    except TimeoutError:
+        return Posted(None, f"no answer within {within_s:g} s")
+    except (httpx.HTTPError, httpx.InvalidURL, OSError, UnicodeError) as error:
+        # By its type only: the text of such errors may quote the URL, and with it a secret.
+        return Posted(None, f"the call failed ({type(error).__name__})")
+    what = f"it answered {response.status_code}"
+    asked_s = retry_after_s(response.headers.get("retry-after", ""), now=datetime.now(UTC))
+    return Posted(response.status_code, f"{what}: {said}" if said else what, asked_s)
+
+
+async def _beginning(response: httpx.Response) -> str:
+    """The status has said it all; the rest is read for people, and to use the connection again."""
+    read = b""
+    with suppress(TimeoutError, httpx.HTTPError):
+        async with asyncio.timeout(READS_WITHIN_S):
+            async for part in response.aiter_raw():
+                read += part[: MOST_READ_BYTES - len(read)]
+                if len(read) == MOST_READ_BYTES:
+                    break
+    text = " ".join(read[: 4 * SHOWN_CHARACTERS].decode("utf-8", "replace").split())
+    return "".join(each for each in text if each.isprintable())[:SHOWN_CHARACTERS]

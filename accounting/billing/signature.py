@@ -1,0 +1,38 @@
+"""Signatures of Standard Webhooks 1.0: one for each shared secret, so that a receiver may change its own."""
+
+import base64
+import binascii
+import hashlib
+import hmac
+from collections.abc import Mapping, Sequence
+
+PREFIX = "whsec_"
+LEAST_BYTES, MOST_BYTES = 24, 64
+
+
+def signing_keys(secrets: Sequence[str]) -> Sequence[bytes]:
+    """ValueError, which never holds the secret, says what is wrong with one, or that there is none."""
+    if not secrets:
+        raise ValueError("there is no secret to sign with")
+    return [_key(secret) for secret in secrets]
+
+
+def signed_headers(batch_id: str, body: bytes, *, keys: Sequence[bytes], at_s: int) -> Mapping[str, str]:
+    signed = f"{batch_id}.{at_s}.".encode() + body
+    signatures = [base64.b64encode(hmac.digest(key, signed, hashlib.sha256)).decode("ascii") for key in keys]
+    return {
+        "webhook-id": batch_id,
+        "webhook-timestamp": str(at_s),
+        "webhook-signature": " ".join(f"v1,{signature}" for signature in signatures),
+    }
+
+
+def _key(secret: str) -> bytes:
+    encoded = secret.strip().removeprefix(PREFIX).rstrip("=")
+    try:
+        key = base64.b64decode(encoded + "=" * (-len(encoded) % 4), validate=True)
+    except (binascii.Error, ValueError):
+        key = b""
+    if not LEAST_BYTES <= len(key) <= MOST_BYTES:
+        raise ValueError(f"the secret must be {PREFIX} and {LEAST_BYTES} to {MOST_BYTES} bytes in base64")
+    return key

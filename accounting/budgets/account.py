@@ -1,0 +1,226 @@
+"""An account: what this process has spent and reserved in one window, and its talk with the window's document.
+
+One command at a time is under way; what is asked meanwhile goes with the next one. What is settled is told with it, or
+a moment later by itself. While calls are under way the entry is renewed, and when nothing has happened for a while the
+process leaves the window. A call that finds no room only because others hold it waits for them.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from contextvars import Context
+from dataclasses import dataclass
+from datetime import datetime
+
+from pymongo.errors import PyMongoError
+
+from accounting.budgets.places import Place
+from accounting.budgets.window_store import HELD_FOR_S, Answer, Part, WindowStore
+
+FLUSH_AFTER_S = 0.2
+ASK_AGAIN_S = 0.25
+TRY_AGAIN_S = 1.0
+RENEW_AFTER_S = HELD_FOR_S / 4
+LEAVE_AFTER_S = HELD_FOR_S / 3
+MOST_ASKED = 200
+
+
+class SpentError(Exception):
+    """All of the window is spent."""
+
+    def __init__(self, spent: int) -> None:
+        super().__init__(f"{spent} are spent")
+        self.spent = spent
+
+
+class ClosedAccountError(Exception):
+    """It is this process's no more, or its window is over: whoever asks, asks the account that is there now."""
+
+
+@dataclass(slots=True, eq=False)
+class _Ask:
+    """`amount` as it is now: what is known of calls grows while one waits."""
+
+    amount: Callable[[], int]
+    room: "asyncio.Future[int]"
+    was_refused: bool = False
+
+
+class Account:
+    def __init__(
+        self,
+        windows: WindowStore,
+        place: Place,
+        holder: str,
+        *,
+        on_answer: Callable[["Account", Answer], None],
+        on_closed: Callable[["Account"], None],
+        clock: Callable[[], datetime],
+        since: datetime | None = None,
+    ) -> None:
+        """`since`: no call that is settled here began before. `on_closed` hears when nothing more is done here."""
+        self.place = place
+        self.holder = holder
+        self.limit: int | None = None
+        self.is_lost = False
+        self._windows = windows
+        self._on_answer = on_answer
+        self._on_closed = on_closed
+        self._clock = clock
+        self._since = since or clock()
+        self._spent = self._reserved = self._n = 0
+        self._is_new = True
+        self._asks: list[_Ask] = []
+        self._leaving = False
+        self._loop = asyncio.get_running_loop()
+        self._sent_at = self._used_at = self._loop.time()
+        self._tell_at: float | None = None  # what the store does not know yet
+        self._poke = asyncio.Event()
+        # In no caller's context: a deadline of one would be all others' as well.
+        self._task = self._loop.create_task(self._serve(), name="budget account", context=Context())
+
+    @property
+    def is_closed(self) -> bool:
+        return self._task.done()
+
+    async def reserve(self, amount: Callable[[], int]) -> int:
+        """Returns what was reserved, when there is room. Raises SpentError when there will be none,
+        ClosedAccountError, PyMongoError."""
+        if self._leaving or self.is_closed:
+            raise ClosedAccountError
+        ask = _Ask(amount, self._loop.create_future())
+        self._asks.append(ask)
+        self._touch()
+        try:
+            return await ask.room
+        except asyncio.CancelledError:
+            if ask.room.done() and not ask.room.cancelled() and ask.room.exception() is None:
+                self.release(ask.room.result())
+            raise
+        finally:
+            if ask in self._asks:
+                self._asks.remove(ask)
+
+    def release(self, amount: int) -> None:
+        self._reserved -= amount
+        self._changed()
+
+    def spend(self, amount: int) -> None:
+        """By a call whose row this holder has signed: should it be lost, it is summed up from those rows."""
+        self._spent += amount
+        self._changed()
+
+    async def leave(self) -> None:
+        """Tells what is to be told and takes the entry out, however much is still reserved."""
+        self._leaving = True
+        self._refuse_all(self._asks, ClosedAccountError())
+        self._touch()
+        await asyncio.wait([self._task])
+
+    def _changed(self) -> None:
+        if self._tell_at is None:
+            self._tell_at = self._loop.time() + FLUSH_AFTER_S
+        self._touch()
+
+    def _touch(self) -> None:
+        self._used_at = self._loop.time()
+        self._poke.set()
+
+    async def _serve(self) -> None:
+        try:
+            while not self.is_lost:
+                wait_s = self._wait_s()
+                if wait_s > 0:
+                    await self._wait(wait_s)
+                elif self._asks or self._tell_at is not None or (self._reserved and not self._leaving):
+                    await self._send(self._asks[:MOST_ASKED])
+                elif await self._left():
+                    return
+        finally:
+            for ask in self._asks:
+                _refuse(ask, ClosedAccountError())
+            self._on_closed(self)
+
+    def _wait_s(self) -> float:
+        """Until something is to be done."""
+        now = self._loop.time()
+        if self._leaving or any(not ask.was_refused for ask in self._asks):
+            return 0
+        if self._asks:  # what was released here may be room enough
+            return self._sent_at + (FLUSH_AFTER_S / 10 if self._tell_at is not None else ASK_AGAIN_S) - now
+        if self._tell_at is not None:
+            return self._tell_at - now
+        if self._reserved:
+            return self._sent_at + RENEW_AFTER_S - now
+        return max(self._used_at, self._sent_at) + LEAVE_AFTER_S - now
+
+    async def _wait(self, wait_s: float) -> None:
+        self._poke.clear()
+        try:
+            async with asyncio.timeout(wait_s):
+                await self._poke.wait()
+        except TimeoutError:
+            pass
+
+    async def _send(self, asks: Sequence[_Ask]) -> None:
+        if asks and self.place.is_over(self._clock()):
+            self._refuse_all(asks, ClosedAccountError())
+            return
+        self._n += 1
+        had_to_tell, self._tell_at = self._tell_at is not None, None
+        amounts = [ask.amount() for ask in asks]
+        try:
+            answer = await self._windows.send(self.place, self._part(), amounts, limit=self.limit)
+        except PyMongoError as error:
+            self._refuse_all(asks, error)
+            self._sent_at = self._loop.time()  # also where it was to be renewed: it is tried again
+            self._tell_at = self._sent_at + TRY_AGAIN_S if had_to_tell or self._reserved else self._tell_at
+            if self._leaving:
+                self.is_lost = True  # what it did not hear of, it finds in the ledger
+            return
+        self._sent_at = self._loop.time()
+        if answer.is_ours:
+            self._is_new = False
+            self._take(asks, amounts, answer)
+            self._on_answer(self, answer)
+        else:
+            self.is_lost = True
+
+    def _take(self, asks: Sequence[_Ask], amounts: Sequence[int], answer: Answer) -> None:
+        for ask, amount in list(zip(asks, amounts, strict=True))[: answer.granted]:
+            self._reserved += amount
+            if ask.room.done():
+                self.release(amount)  # its caller was cancelled meanwhile
+            else:
+                ask.room.set_result(amount)
+        rest = asks[answer.granted :]
+        if self.limit is not None and answer.spent >= self.limit:
+            self._refuse_all(rest, SpentError(answer.spent))
+        self._asks = [ask for ask in self._asks if not ask.room.done()]
+        for ask in rest:
+            ask.was_refused = True
+
+    def _refuse_all(self, asks: Sequence[_Ask], error: Exception) -> None:
+        for ask in asks:
+            _refuse(ask, error)
+        self._asks = [ask for ask in self._asks if not ask.room.done()]
+
+    async def _left(self) -> bool:
+        """Whether all is over here. What comes meanwhile begins anew."""
+        part = self._part()
+        if not self._is_new:
+            try:
+                await self._windows.leave(self.place, part)
+            except PyMongoError:
+                self._sent_at = self._loop.time()
+                return self._leaving
+        self._spent -= part.spent
+        self._is_new, self._since = True, self._clock()
+        return self._leaving or not (self._asks or self._spent or self._reserved)
+
+    def _part(self) -> Part:
+        return Part(self.holder, self._n, self._spent, self._reserved, self._since, self._is_new)
+
+
+def _refuse(ask: _Ask, error: Exception) -> None:
+    if not ask.room.done():
+        ask.room.set_exception(error)

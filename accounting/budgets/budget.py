@@ -1,0 +1,187 @@
+"""A budget: what may be spent in a window, by whom, and what happens when it is spent."""
+
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any, Literal, cast, get_args
+from urllib.parse import quote
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from accounting.budgets.zone_names import no_zone
+
+Unit = Literal["tokens", "usd"]
+Window = Literal["hour", "day", "month", "total", "run"]
+NewRuns = Literal["hold", "refuse"]
+Running = Literal["stop", "hold"]
+
+UNITS: tuple[Unit, ...] = get_args(Unit)
+WINDOWS: tuple[Window, ...] = get_args(Window)
+NEW_RUNS: tuple[NewRuns, ...] = get_args(NewRuns)
+RUNNING: tuple[Running, ...] = get_args(Running)
+
+EACH_APP = "*"
+NANO = 1_000_000_000
+MOST_TOKENS = 10**15
+MOST_NANO_USD = 10**18
+MAX_NAME = 200
+MAX_NOTE = 500
+
+
+class UnfitBudgetError(ValueError):
+    """What was given cannot be a budget; one sentence for each field."""
+
+    def __init__(self, problems: dict[str, str]) -> None:
+        super().__init__("; ".join(f"{field} {said}" for field, said in problems.items()))
+        self.problems = problems
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """`app_id` is one app, `*` for each app on its own, or None for all apps of the workflow together. `limit` is in
+    tokens or in nano-dollars. Made by `checked_budget`, wherever its values come from outside."""
+
+    app_id: str | None
+    workflow: str | None
+    window: Window
+    unit: Unit
+    limit: int
+    timezone: str = "UTC"
+    soft: bool = False
+    new_runs: NewRuns = "hold"
+    running: Running = "stop"
+    pause_triggers: bool = False
+    note: str = ""
+
+    @property
+    def id(self) -> str:
+        """Its identity: of the same scope, window and unit there is one budget."""
+        app = [] if self.app_id is None else [f"app:{_quoted(self.app_id)}"]
+        workflow = [] if self.workflow is None else [f"workflow:{quote(self.workflow, safe='')}"]
+        return "/".join([*app, *workflow, self.window, self.unit])
+
+    @property
+    def is_for_each_app(self) -> bool:
+        return self.app_id == EACH_APP
+
+    def matches(self, app_id: str, workflow: str) -> bool:
+        return self.app_id in (None, EACH_APP, app_id) and self.workflow in (None, workflow)
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "budget_id": self.id,
+            "app_id": self.app_id,
+            "workflow": self.workflow,
+            "window": self.window,
+            "unit": self.unit,
+            "limit": shown_amount(self.unit, self.limit),
+            "timezone": self.timezone,
+            "soft": self.soft,
+            "new_runs": self.new_runs,
+            "running": self.running,
+            "pause_triggers": self.pause_triggers,
+            "note": self.note,
+        }
+
+
+def shown_amount(unit: Unit, amount: int) -> int | float:
+    """As people and JSON have it: tokens, or USD."""
+    return amount if unit == "tokens" else amount / NANO
+
+
+def amount_in_words(unit: Unit, amount: int) -> str:
+    return f"{amount:,} tokens" if unit == "tokens" else f"USD {amount / NANO:,.6g}"
+
+
+def checked_budget(
+    *,
+    app_id: str | None = None,
+    workflow: str | None = None,
+    window: str,
+    unit: str,
+    limit: int | float | str | Decimal,
+    **more: Any,
+) -> Budget:
+    """`limit` in tokens or USD; `more` are the other fields, of which those that are None are left as they usually
+    are. Raises UnfitBudgetError."""
+    problems: dict[str, str] = {}
+    _check_scope(app_id, workflow, problems)
+    _check_choices({"window": (window, WINDOWS), "unit": (unit, UNITS)}, problems)
+    amount = 0 if problems.get("unit") else _amount(cast(Unit, unit), limit, problems)
+    given = {name: value for name, value in more.items() if value is not None}
+    _check_more(given, problems)
+    if problems:
+        raise UnfitBudgetError(problems)
+    budget = Budget(app_id, workflow, cast(Window, window), cast(Unit, unit), amount, **given)
+    _check_together(budget, problems)
+    if problems:
+        raise UnfitBudgetError(problems)
+    return budget
+
+
+def _check_scope(app_id: str | None, workflow: str | None, problems: dict[str, str]) -> None:
+    for field, name in (("app_id", app_id), ("workflow", workflow)):
+        if name is not None and not _is_name(name):
+            problems[field] = f"is not a name; it has 1 to {MAX_NAME} characters"
+    if app_id is None and workflow is None:
+        problems["app_id"] = "is needed, or a workflow; write * for each app on its own"
+
+
+def _is_name(name: object) -> bool:
+    if not isinstance(name, str) or not 0 < len(name) <= MAX_NAME or "\0" in name:
+        return False
+    return not any("\ud800" <= character <= "\udfff" for character in name)  # half a character, which no store takes
+
+
+def _check_choices(given: dict[str, tuple[object, tuple[str, ...]]], problems: dict[str, str]) -> None:
+    for field, (value, choices) in given.items():
+        if value not in choices:
+            problems[field] = f"is one of {', '.join(choices)}"
+
+
+def _amount(unit: Unit, limit: object, problems: dict[str, str]) -> int:
+    most = MOST_TOKENS if unit == "tokens" else MOST_NANO_USD
+    try:
+        amount = Decimal(str(limit)) * (1 if unit == "tokens" else NANO)
+    except ArithmeticError:  # no number, or one that no machine holds
+        amount = Decimal("NaN")
+    if isinstance(limit, bool) or not amount.is_finite() or not 0 <= amount <= most:
+        problems["limit"] = f"is a number from 0 to {shown_amount(unit, most):,.0f}"
+    elif amount != int(amount):
+        problems["limit"] = (
+            "is a whole number of tokens" if unit == "tokens" else "has at most 9 digits after the point"
+        )
+    return 0 if "limit" in problems else int(amount)
+
+
+def _check_more(given: dict[str, Any], problems: dict[str, str]) -> None:
+    for name in ("soft", "pause_triggers"):
+        if not isinstance(given.get(name, False), bool):
+            problems[name] = "is true or false"
+    choices = {
+        "new_runs": (given.get("new_runs", "hold"), NEW_RUNS),
+        "running": (given.get("running", "stop"), RUNNING),
+    }
+    _check_choices({name: (value, tuple(some)) for name, (value, some) in choices.items()}, problems)
+    if not is_zone(given.get("timezone", "UTC")):
+        problems["timezone"] = no_zone(given["timezone"])
+    note = given.get("note", "")
+    if not isinstance(note, str) or (note and not _is_name(note[:MAX_NAME])) or len(note) > MAX_NOTE:
+        problems["note"] = f"is a text of up to {MAX_NOTE} characters"
+
+
+def is_zone(timezone: object) -> bool:
+    try:
+        return isinstance(timezone, str) and bool(ZoneInfo(timezone).key)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        return False
+
+
+def _check_together(budget: Budget, problems: dict[str, str]) -> None:
+    if budget.pause_triggers and (budget.soft or budget.window == "run"):
+        which = "a soft budget only warns" if budget.soft else "a run does not stop what starts the next one"
+        problems["pause_triggers"] = f"cannot be: {which}"
+    if budget.running == "hold" and budget.window == "run":
+        problems["running"] = "is stop for a window of run: no other window comes in which the run could go on"
+
+
+def _quoted(app_id: str) -> str:
+    return EACH_APP if app_id == EACH_APP else quote(app_id, safe="")

@@ -1,0 +1,116 @@
+"""The keeper of budgets in a process: what all its runs share when they ask for room and when they are let in.
+
+A run asks before each call (`of_run`), and who lets runs start asks whether the budgets of one are spent (`barred`).
+Where no budget matches, the store is not asked.
+"""
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from pymongo.asynchronous.database import AsyncDatabase
+from pymongo.errors import PyMongoError
+
+from accounting.budgets.accounts import Accounts
+from accounting.budgets.definitions import Definitions
+from accounting.budgets.estimating import Estimates
+from accounting.budgets.holder import Holder
+from accounting.budgets.places import Applying, Place
+from accounting.budgets.rejections import Rejections
+from accounting.budgets.store import Budgets
+from accounting.budgets.telling import Alerts, spent_in_words
+from accounting.budgets.window_store import Answer, WindowStore
+from accounting.prices import PriceTable
+
+log = logging.getLogger(__name__)
+
+SAID_EVERY_S = 60.0
+HELD_BY = "budget:"
+
+
+@dataclass(frozen=True, slots=True)
+class Barred:
+    """Why a run may not start. `held_by` is None for one that is refused; else it waits, `until` the window turns."""
+
+    reason: str
+    held_by: str | None
+    until: datetime | None
+
+
+class Keeper:
+    def __init__(
+        self,
+        database: AsyncDatabase[dict[str, Any]],
+        prices: PriceTable,
+        holder: Holder,
+        *,
+        fails_open: bool = False,
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        """`fails_open`: what cannot be asked for, or has no known price, is allowed."""
+        self.holder = holder
+        self.fails_open = fails_open
+        self.clock = clock
+        self.windows = WindowStore(database)
+        self.definitions = Definitions(Budgets(database))
+        self.estimates = Estimates(prices)
+        self.rejections = Rejections(self.windows)
+        self.accounts = Accounts(self.windows, holder, self._answered, clock)
+        self._alerts = Alerts(self.windows)
+        self._said_at: dict[tuple[str, ...], float] = {}
+
+    async def ensure_indexes(self) -> None:
+        await self.windows.ensure_indexes()
+
+    async def close(self) -> None:
+        """Takes this process out of all windows."""
+        await self.accounts.close()
+        await self._alerts.close()
+        await self.rejections.close()
+
+    async def barred(self, app_id: str, workflow: str, *, is_first_start: bool) -> Barred | None:
+        """A run that has begun goes on to its next call, which is not made, unless it is to wait."""
+        try:
+            found = await self.definitions.applying(app_id, workflow)
+            asked = [each for each in found if each.enforced and each.budget.window != "run"]
+            if not is_first_start:
+                asked = [each for each in asked if each.budget.running == "hold"]
+            return await self._barred(asked, is_first_start=is_first_start) if asked else None
+        except PyMongoError as error:
+            if not self.fails_open:
+                raise
+            self.say_now_and_then("budget_not_asked", error=type(error).__name__)
+            return None
+
+    async def _barred(self, asked: Sequence[Applying], *, is_first_start: bool) -> Barred | None:
+        now = self.clock()
+        places = [each.place(now) for each in asked]
+        used = await self.windows.used(places)
+        held: list[Place] = []
+        for place in places:
+            budget, its = place.budget, used[place.id]
+            if is_first_start and budget.new_runs == "refuse":
+                if its.spent >= budget.limit:
+                    self.rejections.count(place)
+                    return Barred(spent_in_words(place, its.spent), None, place.span.end)
+            elif not its.has_room(budget.limit):
+                held.append(place)  # what calls under way hold may be left over: it waits for that as well
+        if not held:
+            return None
+        last = max(held, key=lambda place: (place.span.end is None, place.span.end or now))
+        self.rejections.count(last)
+        return Barred(spent_in_words(last, used[last.id].spent), HELD_BY + last.budget.id, last.span.end)
+
+    def say_now_and_then(self, event: str, **fields: str) -> None:
+        """Once a minute of the same, however often it happens."""
+        key, now = (event, *fields.values()), time.monotonic()
+        if now - self._said_at.get(key, float("-inf")) >= SAID_EVERY_S:
+            self._said_at[key] = now
+            log.warning(event, extra=fields)
+
+    def _answered(self, place: Place, answer: Answer) -> None:
+        if place.alerts:
+            self._alerts.look(place, answer.spent)

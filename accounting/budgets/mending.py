@@ -1,0 +1,112 @@
+"""Mending: what a process leaves behind that dies, and what was spent before a budget was known, put right by the
+ledger. A step of the scheduler's reconciler, for any number of them.
+
+1. An entry whose time is long over is its process's no more. What that has really spent, with the last calls that it
+   could not tell of, is the sum of the rows that it has signed since it came. That is looked up again for a while, as a
+   process that only slept may still write rows, and then added to what stays.
+2. A young window's base is looked up again while calls that began before its budget may still go on.
+3. Windows that ended long ago are deleted. What they have rejected is kept apart.
+"""
+
+import logging
+from collections import Counter
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any
+
+from pymongo import ASCENDING
+from pymongo.asynchronous.database import AsyncDatabase
+
+from accounting.budgets.window_store import COLLECTION, STILL_HELD, Document, recorded_before
+from accounting.ledger.rows import COLLECTION as ROWS
+
+log = logging.getLogger(__name__)
+
+LOST_AFTER_S = 60  # beyond its time
+KEPT_AFTER_S = 600
+AGAIN_AFTER_S = 15
+MOST = 100
+DELETED_AFTER = timedelta(days=40)
+MOST_DELETED = 500
+
+
+def _before(seconds: float) -> Document:
+    return {"$subtract": ["$$NOW", int(seconds * 1000)]}
+
+
+class BudgetMending:
+    def __init__(self, database: AsyncDatabase[Document]) -> None:
+        self._database = database
+        self._windows = database[COLLECTION]
+        self._rows = database[ROWS]
+
+    async def run_pass(self, _: Counter[str]) -> None:
+        """What it does is in the log; runs are counted by other steps."""
+        await self._sum_up_the_lost()
+        await self._look_up_bases()
+        await self._delete_old()
+
+    async def _sum_up_the_lost(self) -> None:
+        is_lost = {"$lt": ["$$each.v.until", _before(LOST_AFTER_S)]}
+        is_due = {"$lt": [{"$ifNull": ["$$each.v.summed_at", "$$each.v.until"]}, _before(AGAIN_AFTER_S)]}
+        entries = {"$objectToArray": "$holders"}
+        lost = {"$filter": {"input": entries, "as": "each", "cond": {"$and": [is_lost, is_due]}}}
+        labels = dict.fromkeys(("app_id", "workflow", "unit", "start", "end"), 1)
+        asked: list[Mapping[str, Any]] = [
+            {"$match": {"is_held": True}},
+            {"$project": {**labels, "lost": lost}},
+            {"$match": {"lost": {"$ne": []}}},
+            {"$limit": MOST},
+        ]
+        async for window in await self._windows.aggregate(asked, hint="by_holders"):
+            for entry in window["lost"]:
+                await self._sum_up(window, entry["k"], entry["v"])
+
+    async def _sum_up(self, window: Document, holder: str, entry: Document) -> None:
+        """Its own numbers end where its time has ended; another reconciler finds the same sum, and keeps it once."""
+        spent = await self._signed(window, holder, entry)
+        path = f"holders.{holder}"
+        seen = {"_id": window["_id"], f"{path}.until": entry["until"]}
+        summed = {f"{path}.spent": spent, f"{path}.reserved": 0, f"{path}.summed_at": "$$NOW"}
+        await self._windows.update_one(seen, [{"$set": summed}])
+        is_over = {"$lt": [f"${path}.until", _before(KEPT_AFTER_S)]}
+        kept: list[Mapping[str, Any]] = [
+            {"$set": {"folded": {"$add": ["$folded", spent]}}},
+            {"$unset": path},
+            STILL_HELD,
+        ]
+        await self._windows.update_one({**seen, "$expr": is_over}, kept)
+        if spent != entry["spent"]:
+            said = {"window": window["_id"], "holder": holder, "told": entry["spent"], "spent": spent}
+            log.warning("budget_corrected", extra=said)
+
+    async def _signed(self, window: Document, holder: str, entry: Document) -> int:
+        scope = {name: window[name] for name in ("app_id", "workflow") if window[name] is not None}
+        since = max(entry["since"], window["start"])
+        within = {"$gte": since} if window["end"] is None else {"$gte": since, "$lt": window["end"]}
+        amount = "$cost_nano_usd" if window["unit"] == "usd" else {"$add": ["$input_tokens", "$output_tokens"]}
+        found = await self._rows.aggregate(
+            [
+                {"$match": {**scope, "at": within, "holder": holder}},
+                {"$group": {"_id": None, "spent": {"$sum": amount}}},
+            ]
+        )
+        return sum([int(row["spent"]) async for row in found])
+
+    async def _look_up_bases(self) -> None:
+        is_due = {"$lt": [{"$ifNull": ["$based_at", "$since"]}, _before(AGAIN_AFTER_S)]}
+        found = self._windows.find({"is_young": True, "$expr": is_due}, hint="by_youth").limit(MOST)
+        for window in await found.to_list(None):
+            is_young = {"$gt": ["$since", _before(KEPT_AFTER_S)]}
+            base = {
+                "base": await recorded_before(self._database, window),
+                "based_at": "$$NOW",
+                "is_young": {"$cond": [is_young, True, "$$REMOVE"]},
+            }
+            await self._windows.update_one({"_id": window["_id"]}, [{"$set": base}])
+
+    async def _delete_old(self) -> None:
+        ended = {"end": {"$type": "date"}, "$expr": {"$lt": ["$end", _before(DELETED_AFTER.total_seconds())]}}
+        found = self._windows.find(ended, {"_id": 1}, hint="by_end").sort("end", ASCENDING).limit(MOST_DELETED)
+        if old := [window["_id"] async for window in found]:
+            await self._windows.delete_many({"_id": {"$in": old}})

@@ -1,0 +1,96 @@
+"""Places: in which windows of which budgets a call or a run must find room."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from datetime import datetime
+from functools import cached_property
+from typing import Any
+from urllib.parse import quote
+
+from accounting.budgets.budget import Budget
+from accounting.budgets.store import KeptBudget
+from accounting.budgets.windows import Span, span_at
+
+
+@dataclass(frozen=True)
+class Place:
+    """One window of a budget, for one app where it is for each app on its own. What it counts has one document.
+    `alerts`: people hear when it is nearly spent, and spent."""
+
+    kept: KeptBudget
+    app_id: str | None
+    span: Span
+    alerts: bool = True
+
+    @property
+    def budget(self) -> Budget:
+        return self.kept.budget
+
+    @cached_property
+    def id(self) -> str:
+        app = "" if self.app_id is None else quote(self.app_id, safe="")
+        begun = int(self.kept.since.timestamp() * 1000)
+        return f"{self.budget.id} {app} {self.span.start:%Y-%m-%dT%H:%M:%SZ} {begun}"
+
+    @property
+    def spent_before(self) -> bool:
+        """Whether something may have been spent in this window before anybody reserved in it."""
+        return self.span.start < self.kept.since
+
+    def is_over(self, now: datetime) -> bool:
+        return self.span.end is not None and now >= self.span.end
+
+    def labels(self) -> dict[str, Any]:
+        """What the document says of itself, for those who look at many."""
+        return {
+            "budget_id": self.budget.id,
+            "app_id": self.app_id,
+            "workflow": self.budget.workflow,
+            "unit": self.budget.unit,
+            "start": self.span.start,
+            "end": self.span.end,
+            "since": self.kept.since,
+        }
+
+
+@dataclass(frozen=True)
+class Applying:
+    """A budget, as it applies to the runs of an app. `enforced`: it stops them, and does not only count and warn."""
+
+    kept: KeptBudget
+    app_id: str | None
+    enforced: bool
+
+    @property
+    def budget(self) -> Budget:
+        return self.kept.budget
+
+    @property
+    def limit(self) -> int | None:
+        return self.budget.limit if self.enforced else None
+
+    def place(self, now: datetime) -> Place:
+        budget = self.budget
+        span = span_at(budget.window, budget.timezone, now)
+        return Place(self.kept, self.app_id, span, alerts=self.enforced or budget.soft)
+
+
+def applying(all_kept: Iterable[KeptBudget], app_id: str, workflow: str) -> tuple[Applying, ...]:
+    """Those that match, in one order for everybody: who waits for room in one has what it got in those before it.
+
+    An app's own budget goes before the one for each app with the same workflow, window and unit: that one still counts,
+    so that it knows what was spent should the other be removed, and stops nothing.
+    """
+    known = [*all_kept]
+    matching = [kept for kept in known if kept.budget.matches(app_id, workflow)]
+    return tuple(applied(kept, app_id, known) for kept in sorted(matching, key=lambda each: each.budget.id))
+
+
+def applied(kept: KeptBudget, app_id: str | None, all_kept: Iterable[KeptBudget]) -> Applying:
+    """One of them, to an app that it is for."""
+    budget = kept.budget
+    if not budget.is_for_each_app:
+        return Applying(kept, budget.app_id, enforced=not budget.soft)
+    own = replace(budget, app_id=app_id).id
+    is_replaced = any(each.budget.id == own for each in all_kept if each is not kept)
+    return Applying(kept, app_id, enforced=not (budget.soft or is_replaced))

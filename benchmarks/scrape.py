@@ -1,0 +1,134 @@
+"""What a scrape of many apps costs: the page, its size, and the exporter's looks at the store behind it.
+
+    .venv/bin/python benchmarks/scrape.py [--rows 1000000] [--apps 1000] [--workflows 3] [--models 3]
+
+A ledger of so many rows, a run for five of them, and the default cap on app labels. The exporter's first look reads
+all totals and counts all runs; each later one asks for what has changed. A scrape is an HTTP request as Prometheus
+makes it. The baseline is what an exporter without totals would have to do for every look: to add up the ledger.
+"""
+
+import argparse
+import asyncio
+import sys
+import tempfile
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from statistics import median, quantiles
+
+# This folder comes last: `accounting` is the package, not its neighbour.
+sys.path.sort(key=lambda place: Path(place).resolve() == Path(__file__).resolve().parent)
+
+import httpx
+import psutil
+from prometheus_client import CollectorRegistry, make_wsgi_app
+
+from accounting.ledger.rows import INDEXES
+from accounting.totals.reading import totals_pipeline
+from accounting.totals.roll_up import RollUp
+from ops.embedded.servers import embedded_servers
+from ops.exporter.metrics import StoreCollector
+from ops.exporter.page import Page
+from ops.exporter.snapshot import Snapshots
+from ops.exporter.usage import KEYS
+from tests.large_ledger import Size, fill
+from workers.process.metrics_server import serve_at
+from workers.setting_values import Address
+from workers.settings import Settings
+from workers.store.run_store import RunStore, connect
+
+LOOKS = 10
+SCRAPES = 200
+NEW_ROWS = 500  # between two looks, which is a hundred calls a second
+HEADERS = {
+    "Accept": "application/openmetrics-text;version=1.0.0;q=0.5,text/plain;version=0.0.4;q=0.3",
+    "Accept-Encoding": "gzip",
+}
+
+
+async def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--rows", type=int, default=1_000_000)
+    parser.add_argument("--apps", type=int, default=1_000)
+    parser.add_argument("--workflows", type=int, default=3)
+    parser.add_argument("--models", type=int, default=3)
+    options = parser.parse_args()
+    size = Size(options.rows, options.apps, options.workflows, options.models)
+    with tempfile.TemporaryDirectory() as name:
+        async with embedded_servers(Path(name) / "data") as services:
+            database = connect(services.mongodb_url or "", database="bench")
+            try:
+                await fill(database, size)
+                await database["usage"].create_indexes([*INDEXES])
+                await RunStore(database).ensure_indexes()
+                print(f"{size.rows:,} rows, {size.apps:,} apps, {size.workflows} workflows, {size.models} models")
+                await measure(database)
+            finally:
+                await database.client.close()
+
+
+async def measure(database) -> None:
+    async def add_up() -> None:
+        await (await database["usage"].aggregate(totals_pipeline(KEYS, {}))).to_list(None)
+
+    cap = Settings().max_app_labels
+    snapshots = Snapshots(database, max_app_labels=cap)
+    collector, registry = StoreCollector(), CollectorRegistry()
+    registry.register(collector)
+    page = Page(make_wsgi_app(registry))
+
+    async def look() -> None:
+        collector.show(await snapshots.take(), took_s=0)
+        page.renew()
+
+    told("adding up the ledger", [await timed(add_up)])
+    told("first look", [await timed(look)])
+    server = serve_at(page, Address("127.0.0.1", 0))
+    try:
+        async with httpx.AsyncClient(base_url=f"http://{server.address}", headers=HEADERS) as client:
+            await scrapes(client)
+            told("look, nothing new", [await timed(look) for _ in range(LOOKS)])
+            told(f"look, {NEW_ROWS} rows new", [await timed(look) async for _ in new_rows(database)])
+            await scrapes(client)
+    finally:
+        await asyncio.to_thread(server.close)
+    print(f"{'memory':<28}{psutil.Process().memory_info().rss / 2**20:9.0f} MB")
+
+
+async def new_rows(database):
+    """Rows that wait for a roll-up, and then have just been added."""
+    rows = await database["usage"].find().limit(NEW_ROWS).to_list(None)
+    roll_up = RollUp(database)
+    for number in range(LOOKS // 2):
+        await database["usage"].insert_many([{**row, "_id": f"{number}/{row['_id']}", "rollup": 1} for row in rows])
+        yield number
+        await roll_up.add_some()
+        yield number
+
+
+async def scrapes(client: httpx.AsyncClient) -> None:
+    """The first one after a start is written while it waits; all others find their page ready."""
+    first = await timed(lambda: client.get("/metrics"))
+    ready = [await timed(lambda: client.get("/metrics")) for _ in range(SCRAPES)]
+    answer = await client.get("/metrics")
+    plain = await client.get("/metrics", headers={"Accept-Encoding": "identity"})
+    told("scrape, format not yet asked", [first])
+    told("scrape", ready)
+    series = sum(not line.startswith("#") for line in plain.text.splitlines())
+    zipped = int(answer.headers["content-length"])
+    print(f"{'page':<28}{len(plain.content) / 1e6:9.3f} MB, {zipped / 1e3:.0f} KB zipped, {series:,} series")
+
+
+async def timed(step: Callable[[], Awaitable[object]]) -> float:
+    began = time.perf_counter()
+    await step()
+    return (time.perf_counter() - began) * 1000
+
+
+def told(what: str, times_ms: list[float]) -> None:
+    most = f", p99 {quantiles(times_ms, n=100)[98]:.1f}" if len(times_ms) >= 100 else f", at most {max(times_ms):.1f}"
+    print(f"{what:<28}{median(times_ms):9.1f} ms{most if len(times_ms) > 1 else ''}")
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

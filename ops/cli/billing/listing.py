@@ -1,0 +1,68 @@
+"""`unattended billing list` and `show`."""
+
+import json
+from typing import Any
+
+import click
+
+from ops.cli.output import json_option, moment, print_json, print_table, usd
+from ops.cli.session import with_database
+from ops.cli.verdicts import printable
+
+STATES = ("pending", "delivered", "dead")
+USUAL_LIMIT = 100
+
+
+@click.command("list")
+@click.option("--state", type=click.Choice(STATES), help="Only these.")
+@click.option("--limit", default=USUAL_LIMIT, show_default=True, type=click.IntRange(min=1))
+@json_option
+def list_batches(state: str | None, limit: int, as_json: bool) -> None:
+    """Batches, newest first. Delivered ones are kept for 7 days."""
+    from accounting.billing.batches import batch_as_json, find_batches
+
+    found = with_database(lambda database, _: find_batches(database, state=state, limit=limit))
+    rows = [batch_as_json(batch) for batch in found]
+    if as_json:
+        print_json(rows)
+        return
+    columns = ["batch", "state", "events", "failures", "created", "next attempt", "last failure"]
+    print_table("Batches", columns, [_row(row) for row in rows], whole={"batch", "state"})
+    if not rows:
+        click.echo("there are no batches" if state is None else f"there are no {state} batches", err=True)
+
+
+def _row(row: dict[str, Any]) -> list[Any]:
+    last = row["last_failure"]
+    times = [moment(row["created_at"]), moment(row["next_attempt_at"])]
+    return [row["batch_id"], row["state"], row["events"], row["failures"], *times, last and last["what"]]
+
+
+@click.command("show")
+@click.argument("batch_id", metavar="BATCH")
+@json_option
+def show_batch(batch_id: str, as_json: bool) -> None:
+    """One batch: what became of it, and its events."""
+    from accounting.billing.batches import batch_as_json, find_batch
+
+    batch = with_database(lambda database, _: find_batch(database, batch_id))
+    if batch is None:
+        click.echo(f"unattended: there is no batch {batch_id}; `unattended billing list` shows them", err=True)
+        raise SystemExit(1)
+    facts, payload = batch_as_json(batch), json.loads(batch["body"])
+    if as_json:
+        print_json({**facts, "payload": payload})
+        return
+    for name, value in facts.items():
+        if name != "last_failure" and value is not None:
+            click.echo(f"{name + ':':<16} {moment(value) or value}")
+    if last := facts["last_failure"]:
+        click.echo(f"last_failure:    {moment(last['at'])} {printable(last['what'])}")
+    columns = ["event", "app", "workflow", "model", "tokens", "USD", "status"]
+    print_table("Events", columns, [_event(each) for each in payload["data"]["events"]])
+
+
+def _event(event: dict[str, Any]) -> list[Any]:
+    names = ("id", "app_id", "workflow", "model", "tokens_used")
+    corrects = " (corrects)" if event["corrects"] else ""
+    return [*(event[name] for name in names), usd(event["cost_usd"]), f"{event['status']}{corrects}"]

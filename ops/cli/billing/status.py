@@ -1,0 +1,81 @@
+"""`unattended billing status`."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ops.cli.billing.asking import counted
+from ops.cli.output import json_option, moment, print_json
+from ops.cli.session import with_database
+from ops.cli.verdicts import printable
+
+if TYPE_CHECKING:
+    from workers.settings import Settings
+
+
+@click.command("status")
+@json_option
+def status(as_json: bool) -> None:
+    """What waits, what is dead, and whether the endpoint takes anything. Exits 1 when something is wrong."""
+    found = with_database(_status)
+    if as_json:
+        print_json(found)
+    else:
+        for name, value in _lines(found):
+            click.echo(f"{name + ':':<15} {printable(value)}")
+        for advice in _advice(found):
+            click.echo(f"unattended: {advice}", err=True)
+    raise SystemExit(1 if found["endpoints_in_trouble"] or found["dead"] else 0)
+
+
+async def _status(database: Any, settings: "Settings") -> dict[str, Any]:
+    from accounting.billing.batches import last_delivery
+    from accounting.billing.endpoint import shown, troubles
+    from accounting.billing.outbox import outbox_state
+
+    state, last = await outbox_state(database), await last_delivery(database)
+    return {
+        "endpoint": settings.billing_url and shown(settings.billing_url),
+        "pending": state.pending,
+        "oldest_pending_age_s": round(state.oldest_pending_age_s, 1),
+        "dead": state.dead,
+        "last_delivered_at": last and last["delivered_at"],
+        "endpoints_in_trouble": [
+            {
+                "endpoint": each["url"],
+                "gone_at": each.get("gone_at"),
+                "failures": each["failures"],
+                "last_failure": each["last_failure"],
+                "next_attempt_after": None if each.get("gone_at") else each.get("paused_until"),
+            }
+            for each in await troubles(database, settings.billing_url)
+        ],
+    }
+
+
+def _lines(found: Mapping[str, Any]) -> list[tuple[str, str]]:
+    oldest = f", the oldest for {found['oldest_pending_age_s']:.0f} s" if found["pending"] else ""
+    lines = [
+        ("endpoint", found["endpoint"] or "UNATTENDED_BILLING_URL is not set here"),
+        ("pending", f"{counted(found['pending'], 'batch')}{oldest}"),
+        ("dead", counted(found["dead"], "batch")),
+        ("last delivery", moment(found["last_delivered_at"]) or "none in the last 7 days"),
+    ]
+    for each in found["endpoints_in_trouble"]:
+        last = each["last_failure"]
+        failed = f"{moment(last['at'])} {last['what']} ({each['failures']} in a row, last {last['batch_id']})"
+        stopped = f"; stopped since {moment(each['gone_at'])}" if each["gone_at"] else ""
+        lines.append(("trouble", f"{each['endpoint']}: {failed}{stopped}"))
+    return lines
+
+
+def _advice(found: Mapping[str, Any]) -> list[str]:
+    advice = []
+    if any(each["gone_at"] for each in found["endpoints_in_trouble"]):
+        advice.append(
+            "the endpoint answered 410, so nothing is sent; set another URL, or let it go on: unattended billing resume"
+        )
+    if found["dead"]:
+        advice.append("look with `unattended billing list --state dead`, mend the endpoint, then `replay --dead`")
+    return advice

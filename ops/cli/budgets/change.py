@@ -1,0 +1,138 @@
+"""`unattended budgets set` and `remove`."""
+
+from collections.abc import Mapping, Sequence
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ops.cli.budgets.asking import BUDGET_ID, unknown_budget
+from ops.cli.output import json_option, print_json
+from ops.cli.runs.asking import who_asks
+from ops.cli.session import with_database
+
+if TYPE_CHECKING:
+    from accounting.budgets.budget import Budget
+    from accounting.budgets.standing import Standing
+    from accounting.budgets.store import KeptBudget, SetBudget
+
+_OPTIONS = {
+    "app_id": "--app",
+    "workflow": "--workflow",
+    "window": "--per",
+    "timezone": "--timezone",
+    "soft": "--soft",
+    "new_runs": "--new-runs",
+    "running": "--running",
+    "pause_triggers": "--pause-triggers",
+    "note": "--note",
+}
+_KEPT = ("timezone", "soft", "new_runs", "running", "pause_triggers", "note")
+
+
+class _Amount(click.ParamType[Decimal]):
+    name = "amount"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Decimal:
+        try:
+            return Decimal(str(value).replace("_", ""))
+        except ArithmeticError:
+            self.fail(f"{value!r} is no number; write it as 10, 0.5 or 2_000_000", param, ctx)
+
+
+@click.command("set")
+@click.option("--app", "app_id", help="Whose: one app, or '*' for each app on its own. Without: all apps together.")
+@click.option("--workflow", help="Only of this workflow.")
+@click.option("--per", "window", required=True, metavar="WINDOW", help="hour, day, month, total or run.")
+@click.option("--usd", type=_Amount(), help="So many USD, such as 10 or 0.50.")
+@click.option("--tokens", type=_Amount(), help="So many tokens, input and output together.")
+@click.option("--timezone", metavar="ZONE", help="Whose hours, days and months: Europe/Berlin. Usual: UTC.")
+@click.option("--soft/--hard", default=None, help="Warns, and stops nothing; or stops. Usual: --hard.")
+@click.option("--new-runs", metavar="hold|refuse", help="When it is spent: they wait, or fail. Usual: hold.")
+@click.option("--running", metavar="stop|hold", help="When it is spent: they end, or wait. Usual: stop.")
+@click.option("--pause-triggers/--leave-triggers", default=None, help="When it is spent. Usual: --leave-triggers.")
+@click.option("--note", help="Why, for whoever looks at it later.")
+@json_option
+def set_budget(as_json: bool, **given: Any) -> None:
+    """Makes a budget, or changes the one of the same app, workflow, window and unit.
+
+    What is not said stays as it is; of a new one it is as usual.
+
+    \b
+    unattended budgets set --app acme --per day --usd 10 --timezone Europe/Berlin
+    unattended budgets set --app '*' --per month --tokens 50_000_000 --new-runs refuse
+    unattended budgets set --workflow Digest --per hour --usd 2 --soft
+    """
+    unit, limit = _limit(given)
+    asked = _checked({**given, "unit": unit, "limit": limit})
+
+    async def work(database: Any, _settings: object) -> "tuple[SetBudget, Sequence[Standing]]":
+        from accounting.budgets.standing import standings
+        from accounting.budgets.store import Budgets
+
+        budgets = Budgets(database)
+        kept = await budgets.find(asked.id)
+        budget = _checked({**given, **_left_as_it_is(given, kept), "unit": unit, "limit": limit})
+        done = await budgets.set(budget, by=who_asks())
+        return done, [each for each in await standings(database) if each.budget.id == budget.id]
+
+    done, standings = with_database(work)
+    if as_json:
+        print_json({"how": done.how, **done.kept.as_json(), "standings": [each.as_json() for each in standings]})
+    else:
+        _tell(done, standings)
+
+
+@click.command("remove")
+@BUDGET_ID
+@json_option
+def remove_budget(budget_id: str, as_json: bool) -> None:
+    """Removes a budget. Runs that it holds go on, triggers it has paused are resumed."""
+    from accounting.budgets.store import Budgets
+
+    if not with_database(lambda database, _: Budgets(database).remove(budget_id)):
+        raise unknown_budget(budget_id)
+    if as_json:
+        print_json({"budget_id": budget_id, "removed": True})
+    else:
+        click.echo(f"{budget_id} is removed")
+
+
+def _limit(given: Mapping[str, Any]) -> tuple[str, Decimal]:
+    usd, tokens = given["usd"], given["tokens"]
+    if usd is not None and tokens is not None:
+        raise click.UsageError("say --usd or --tokens: a budget has one unit; for both set two budgets")
+    if usd is None and tokens is None:
+        raise click.UsageError("say how much: --usd 10 or --tokens 2000000")
+    return ("usd", usd) if tokens is None else ("tokens", tokens)
+
+
+def _checked(given: Mapping[str, Any]) -> "Budget":
+    from accounting.budgets.budget import UnfitBudgetError, checked_budget
+
+    fields = {name: value for name, value in given.items() if name not in ("usd", "tokens")}
+    try:
+        return checked_budget(**fields)
+    except UnfitBudgetError as error:
+        options = {**_OPTIONS, "limit": f"--{given['unit']}"}
+        said = [f"{options.get(field, field)} {sentence}" for field, sentence in error.problems.items()]
+        raise click.UsageError("; ".join(said)) from None
+
+
+def _left_as_it_is(given: Mapping[str, Any], kept: "KeptBudget | None") -> dict[str, Any]:
+    if kept is None:
+        return {}
+    return {name: getattr(kept.budget, name) for name in _KEPT if given[name] is None}
+
+
+def _tell(done: "SetBudget", standings: "Sequence[Standing]") -> None:
+    from ops.cli.budgets.words import amount_words, consequence_words, limit_words
+
+    budget = done.kept.budget
+    how = {"created": "is made", "changed": "is changed", "unchanged": "is as it was"}[done.how]
+    click.echo(f"{budget.id} {how}: {limit_words(budget)}")
+    click.echo(consequence_words(budget))
+    spent = [each for each in standings if each.exhausted]
+    if spent and not budget.soft:
+        whose = f"by {len(spent)} apps" if budget.is_for_each_app else amount_words(budget.unit, spent[0].spent)
+        click.echo(f"unattended: it is spent already, {whose}: `unattended budgets show {budget.id}`", err=True)

@@ -1,0 +1,140 @@
+"""`unattended usage`: what was used and what it cost, by app, workflow, model, agent, provider, trigger or time."""
+
+import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ops.cli.output import json_option, print_json, print_table, usd
+from ops.cli.runs.asking import MOMENT
+from ops.cli.session import with_database
+from ops.cli.usage.keys import FIELDS, By, fields_of
+from ops.cli.usage.ordering import Bill, bill_of, summed
+
+if TYPE_CHECKING:
+    from accounting.totals.reading import Wanted
+
+_FILTERS = ("app_id", "workflow", "agent", "model", "provider", "trigger_type", "since", "until")
+
+
+@click.command()
+@click.option("--app", "app_id", help="Only this app.")
+@click.option("--workflow", help="Only this workflow.")
+@click.option("--agent", help="Only this agent.")
+@click.option("--model", help="Only this model.")
+@click.option("--provider", help="Only this provider.")
+@click.option("--trigger", "trigger_type", metavar="TYPE", help="Only runs of this type of trigger, such as webhook.")
+@click.option("--since", type=MOMENT, help="An age (7d, 12h) or a date (2026-01-31). Default: all time.")
+@click.option("--until", type=MOMENT, help="Before this: an age or a date.")
+@click.option("--by", type=By(), default="app", show_default=True, help=f"{', '.join(FIELDS)}; or two: app,model.")
+@click.option("--sort", type=click.Choice(["cost", "tokens", "name"]), help="Default: cost; days and hours in order.")
+@click.option("--limit", type=click.IntRange(min=1), help="So many lines; of days and hours the newest.")
+@click.option("--chart/--no-chart", default=None, help="Bars, or none. Default: bars on a terminal.")
+@click.option("--csv", "as_csv", is_flag=True, help="Print CSV with the field names of --json.")
+@json_option
+@click.option("--verify", is_flag=True, help="Compare the totals with the ledger; exit code 1 where they differ.")
+@click.option("--rebuild", is_flag=True, help="Make the totals anew from the ledger. Harmless at any time.")
+@click.pass_context
+def usage(context: click.Context, /, *, verify: bool, rebuild: bool, as_json: bool, **given: Any) -> None:
+    """Tokens and USD, summed from the ledger: each model call of each run is in it once.
+
+    \b
+    unattended usage --since 30d
+    unattended usage --by day --app acme --since 7d
+    unattended usage --by app,model --csv > usage.csv
+    """
+    if verify or rebuild:
+        from ops.cli.usage.upkeep import rebuild_totals, verify_totals
+
+        _alone(context)
+        (rebuild_totals if rebuild else verify_totals)(as_json=as_json)
+        return
+    if as_json and given["as_csv"]:
+        raise click.UsageError("say --json or --csv, not both")
+    _show(given, _wanted(given), as_json=as_json)
+
+
+def _alone(context: click.Context) -> None:
+    """Totals are verified and rebuilt as a whole."""
+    usual = click.core.ParameterSource.DEFAULT
+    said = [name for name in context.params if context.get_parameter_source(name) not in (None, usual)]
+    if {*said} - {"verify", "as_json"} and {*said} - {"rebuild", "as_json"}:
+        raise click.UsageError("--verify and --rebuild are about all totals and stand alone, with --json at most")
+
+
+def _wanted(given: Mapping[str, Any]) -> "Wanted":
+    from accounting.totals.reading import Wanted
+
+    wanted = Wanted(**{name: given[name] for name in _FILTERS if name != "trigger_type"}, trigger_type=_type(given))
+    if wanted.since is not None and wanted.until is not None and wanted.since >= wanted.until:
+        raise click.UsageError("--since is later than --until, so that no call can match")
+    return wanted
+
+
+def _type(given: Mapping[str, Any]) -> str | None:
+    """An author may write cron for schedule; so may a reader."""
+    written: str | None = given["trigger_type"]
+    if written is None:
+        return None
+    from workflows.package.trigger_specs.kinds import SPEC_BY_TYPE
+
+    spec = SPEC_BY_TYPE.get(written)
+    return written if spec is None else str(spec.model_fields["type"].default)
+
+
+def _show(given: Mapping[str, Any], wanted: "Wanted", *, as_json: bool) -> None:
+    from accounting.totals.reading import EVERYTHING, usage_totals
+
+    keys = fields_of(given["by"])
+    found = with_database(lambda database, _: usage_totals(database, keys, wanted))
+    bill = bill_of(found, given["by"], sort=given["sort"], limit=given["limit"])
+    if as_json:
+        print_json([row.as_json() for row in bill.rows])
+    elif given["as_csv"]:
+        _print_csv(bill)
+    elif given["chart"] or sys.stdout.isatty():
+        _print_chart(bill, wanted, chart=given["chart"] is not False)
+    else:
+        _print_plain(bill)
+    if as_json or given["as_csv"]:
+        return
+    if not found:
+        click.echo("no model was called yet" if wanted == EVERYTHING else "no model call matches", err=True)
+    from ops.cli.usage.words import doubts
+
+    for doubt in doubts(summed(found)):
+        click.echo(doubt, err=True)
+
+
+def _print_csv(bill: Bill) -> None:
+    from accounting.csv_lines import csv_lines
+    from accounting.usage import UsageTotals
+
+    names = [*fields_of(bill.names), *UsageTotals().as_json()]
+    click.echo("".join(csv_lines(names, (row.as_json() for row in bill.rows))), nl=False)
+
+
+def _print_chart(bill: Bill, wanted: "Wanted", *, chart: bool) -> None:
+    from ops.cli.terminal import terminal
+    from ops.cli.usage.table import table_lines
+    from ops.cli.usage.words import title_of
+
+    if not bill.rows:
+        return
+    shown = terminal()
+    title = shown.styled(title_of(bill, wanted, chart=chart), italic=True)
+    click.echo("\n".join([title, *table_lines(bill, shown, chart=chart)]))
+
+
+def _print_plain(bill: Bill) -> None:
+    columns = ["calls", "input", "cached", "output", "missing", "USD"]
+    rows = [
+        [
+            *(row.key[name] for name in fields_of(bill.names)),
+            *(row.calls, row.input_tokens, row.cached_input_tokens, row.output_tokens, row.missing),
+            usd(row.cost_usd),
+        ]
+        for row in bill.rows
+    ]
+    print_table("Usage", [*bill.names, *columns], rows)

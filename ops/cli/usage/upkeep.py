@@ -1,0 +1,80 @@
+"""`unattended usage --verify` and `--rebuild`: the totals against the ledger that they are sums of."""
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ops.cli.output import print_json, print_table
+from ops.cli.session import with_database
+
+if TYPE_CHECKING:
+    from pymongo.asynchronous.database import AsyncDatabase
+
+    from accounting.totals.rebuilding import Difference
+
+    Database = AsyncDatabase[dict[str, Any]]
+
+SAID_NO = 1
+
+
+def verify_totals(*, as_json: bool) -> None:
+    from accounting.totals.rebuilding import verify
+
+    async def work(database: "Database", _settings: object) -> "Sequence[Difference]":
+        await _ensure_indexes(database)
+        return await verify(database, _on_hour("verify"))
+
+    found = with_database(work)
+    if as_json:
+        print_json([asdict(each) for each in found])
+    elif found:
+        rows = [[_hour(each.hour), _words(each.labels), each.field, each.right, each.kept] for each in found]
+        print_table("Differences", ["hour", "of", "field", "ledger", "totals"], rows)
+    else:
+        click.echo("the totals say what the ledger says")
+    if found:
+        number = "1 difference" if len(found) == 1 else f"{len(found):,} differences"
+        click.echo(f"{number}; `unattended usage --rebuild` makes the totals anew from the ledger", err=True)
+        raise SystemExit(SAID_NO)
+
+
+def rebuild_totals(*, as_json: bool) -> None:
+    from accounting.totals.rebuilding import rebuild
+
+    async def work(database: "Database", _settings: object) -> int:
+        await _ensure_indexes(database)
+        return await rebuild(database, _on_hour("rebuild"))
+
+    changed = with_database(work)
+    if as_json:
+        print_json({"changed": changed})
+        return
+    documents = "1 document has" if changed == 1 else f"{changed:,} documents have"
+    click.echo(f"rebuilt: {documents} changed" if changed else "rebuilt: nothing has changed")
+
+
+async def _ensure_indexes(database: "Database") -> None:
+    """A ledger of an older version has not had them all, until a worker of this one starts."""
+    from accounting.ledger.rows import COLLECTION, INDEXES
+
+    await database[COLLECTION].create_indexes([*INDEXES])
+
+
+def _on_hour(what: str) -> Callable[[int, int], None]:
+    def show(done: int, of: int) -> None:
+        if sys.stderr.isatty():
+            click.echo(f"\r{what}: hour {done:,} of {of:,}", err=True, nl=done >= of)
+
+    return show
+
+
+def _hour(hour: datetime | None) -> str:
+    return "all time" if hour is None else f"{hour:%Y-%m-%d %H:00} UTC"
+
+
+def _words(labels: Mapping[str, Any]) -> str:
+    return " ".join(f"{name}={value}" for name, value in labels.items())

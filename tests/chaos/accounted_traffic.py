@@ -1,0 +1,84 @@
+"""Traffic: runs of several apps that come, fail and are cancelled at random, while workers get signals."""
+
+import asyncio
+import random
+import signal
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from ulid import ULID
+
+from tests.chaos.auditing_model import SLEEPER, AuditingModel
+from tests.chaos.lengths import length
+from tests.chaos.squad import Squad
+from tests.integration.stage import Stage, until
+from workers.control.cancelling import cancel
+from workers.control.errors import RefusedError
+from workers.store.run import RunRequest, TriggerEvent
+
+APPS, TRIGGERS = ("acme", "globex", "initech"), ("api", "schedule", "webhook")
+SHARES = {"Relay": 4, "Tools": 3, "Team": 2, "Slow": 1}
+FAULTS = {"429": 3, "500": 3, "broken": 4, "filtered": 1}
+FAULTS_OF_A_RUN = length(short=(0, 0, 1), long=(0, 0, 0, 1, 2))
+CANCELLED_SHARE = 0.08
+
+
+@dataclass(frozen=True, slots=True)
+class Weather:
+    """How many runs come in how many seconds, and how often a worker gets this signal meanwhile."""
+
+    runs: int
+    within_s: float
+    hits: int
+    sign: signal.Signals
+    workers: int = 2
+
+
+@dataclass
+class Traffic:
+    stage: Stage
+    model: AuditingModel
+    chance: random.Random
+    _cancelling: list[asyncio.Task[None]] = field(default_factory=list)
+
+    async def send(self, weather: Weather) -> None:
+        for _ in range(weather.runs):
+            workflow = self.chance.choices([*SHARES], [*SHARES.values()])[0]
+            event = TriggerEvent(self.chance.choice(TRIGGERS), "t", str(ULID()), datetime.now(UTC))
+            request = RunRequest(self.chance.choice(APPS), workflow, event, message=f"Begin. faults:{self._faults()}")
+            run_id = (await self.stage.store.insert(request)).run_id
+            self.stage.wakeups.send(run_id)
+            if workflow == "Slow" or self.chance.random() < CANCELLED_SHARE:
+                self._cancelling.append(asyncio.create_task(self._cancel(run_id, asleep=workflow == "Slow")))
+            await asyncio.sleep(weather.within_s / weather.runs)
+        await asyncio.gather(*self._cancelling)
+
+    def _faults(self) -> str:
+        """Which of the run's requests fail, and how."""
+        faults = self.chance.choices([*FAULTS], [*FAULTS.values()], k=self.chance.choice(FAULTS_OF_A_RUN))
+        return "".join(f" {self.chance.randrange(7)}={fault}" for fault in faults)
+
+    async def _cancel(self, run_id: str, *, asleep: bool) -> None:
+        async def is_asked() -> bool:
+            if any(asked.agent == SLEEPER for asked in self.model.by_run[run_id]):
+                return True
+            return (await self.stage.run(run_id))["state"] not in ("queued", "running")
+
+        if asleep:
+            await until(f"{run_id} waits for {SLEEPER}", is_asked, within_s=120)
+        else:
+            await asyncio.sleep(self.chance.uniform(0.1, 2.0))
+        with suppress(RefusedError):  # it has ended before
+            await cancel(self.stage.store, run_id, by="ops")
+
+
+async def hit(stage: Stage, members: Squad, weather: Weather, chance: random.Random) -> None:
+    """Workers that have runs; when these are killed, now and then a scheduler as well."""
+    for number in range(weather.hits):
+        await asyncio.sleep(weather.within_s / weather.hits * chance.uniform(0.6, 1.0))
+        owners = await stage.store.runs.distinct("lease.owner", {"state": "running"})
+        busy = {int(owner.split(":")[1]) for owner in owners}
+        chance.choice([each for each in members.workers if each.pid in busy] or members.workers).send(weather.sign)
+        if weather.sign is signal.SIGKILL and number % 3 == 0:
+            chance.choice(members.schedulers).send(signal.SIGKILL)

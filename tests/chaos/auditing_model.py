@@ -1,0 +1,168 @@
+"""A model server that is the ledger's judge: it keeps what it was asked and what it has served, and audits on the way.
+
+What an answer uses has a number of its own in it, so that each row of the ledger names the answer which it is of. At
+each request the ledger must know already of this call, and of what became of every answer that the request shows.
+"""
+
+import asyncio
+import json
+import random
+import re
+from collections import defaultdict
+from collections.abc import AsyncIterator, Collection, Mapping
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from accounting.usage import Tokens
+from tests.chaos.auditing_replies import End, number_of, reply_to
+from workers.store.run_store import RunStore
+
+RUN = re.compile(r"run_[0-9A-Z]{26}")
+AGENT = re.compile(r"You are (\w+)\.")
+FAULTS = re.compile(r"faults:((?: \d+=\w+)*)")
+SHOWN = re.compile(r"\b(?:answer|call)_(\d+)")
+SLEEPER = "Sleeper"  # whoever asks for this agent waits in vain
+FOR_EVER_S = 60.0
+PROVIDERS = {"/v1/chat/completions": "openai", "/v1/responses": "openai_responses"}
+
+Row = Mapping[str, Any]
+
+
+@dataclass(slots=True)
+class Asked:
+    """One request, and its answer. `nth`: of its run, from 0."""
+
+    number: int
+    nth: int
+    run_id: str
+    agent: str
+    provider: str
+    model: str
+    end: End = "asked"
+    tokens: Tokens | None = None
+    characters: int = 0
+
+
+@dataclass
+class AuditingModel:
+    store: RunStore
+    chance: random.Random
+    takes_s: tuple[float, float]
+    url: str = ""
+    asked: list[Asked] = field(default_factory=list)
+    by_run: dict[str, list[Asked]] = field(default_factory=lambda: defaultdict(list))
+    wrong: list[str] = field(default_factory=list)
+    _faults: dict[str, Mapping[int, str]] = field(default_factory=dict)
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while True:
+                path, request = await _read(reader)
+                asked = self._known(path, request)
+                await self._audit(asked, request)
+                if not await self._answered(asked, json.loads(request), reader, writer):
+                    break
+        except (OSError, asyncio.IncompleteReadError):
+            pass  # whoever asked has gone, or was killed
+        finally:
+            writer.close()
+            with suppress(OSError):
+                await writer.wait_closed()
+
+    def _known(self, path: str, request: str) -> Asked:
+        run, agent = RUN.search(request), AGENT.search(request)
+        if run is None or agent is None:
+            self.wrong.append(f"nobody knows who asks: {request[:500]}")
+            raise ConnectionError
+        of_run = self.by_run[run[0]]
+        model = json.loads(request)["model"]
+        asked = Asked(len(self.asked), len(of_run), run[0], agent[1], PROVIDERS[path], model)
+        self.asked.append(asked)
+        of_run.append(asked)
+        if asked.nth == 0:
+            said = FAULTS.search(request)
+            faults = (each.split("=") for each in said[1].split()) if said else ()
+            self._faults[asked.run_id] = {int(nth): fault for nth, fault in faults}
+        return asked
+
+    async def _audit(self, asked: Asked, request: str) -> None:
+        """A row before each call, and each answer recorded before it is used."""
+        requests = sum((each.agent, each.model) == (asked.agent, asked.model) for each in self.by_run[asked.run_id])
+        rows = await self.store.database["usage"].find({"run_id": asked.run_id}).to_list(None)
+        known = sum((row["agent"], row["model"]) == (asked.agent, asked.model) for row in rows)
+        if known < requests:
+            self.wrong.append(f"{asked}: asked {requests} times, with {known} rows")
+        unknown = self._unknown({int(number) for number in SHOWN.findall(request)}, rows)
+        if unknown:
+            self.wrong.append(f"{asked}: uses answers {sorted(unknown)}, of which there is no row")
+
+    def _unknown(self, shown: Collection[int], rows: Collection[Row]) -> Collection[int]:
+        quiet = {number for number in shown if self.asked[number].tokens is None}
+        unknown = {*shown} - quiet - {number_of(row) for row in rows if row["status"] == "reported"}
+        estimated = sum(row["status"] == "estimated" for row in rows)
+        return unknown if len(quiet) <= estimated else unknown | quiet
+
+    async def _answered(
+        self, asked: Asked, request: Mapping[str, Any], reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> bool:
+        """Whether the connection may be used again."""
+        fault = self._faults[asked.run_id].get(asked.nth)
+        caller = f"You are {asked.agent}. {asked.run_id}."
+        reply = reply_to(asked.number, caller, request, fault=fault)
+        asked.tokens, asked.characters, asked.end = reply.tokens, reply.characters, "gone"
+        takes_s = FOR_EVER_S if asked.agent == SLEEPER else self.chance.uniform(*self.takes_s)
+        for piece in reply.pieces:
+            if not await _stays(reader, takes_s / len(reply.pieces)):
+                return False
+            writer.write(piece)
+            if piece is reply.pieces[-1]:
+                asked.end = reply.end
+            await writer.drain()
+        return reply.end != "broken"
+
+
+async def _read(reader: asyncio.StreamReader) -> tuple[str, str]:
+    head = (await reader.readuntil(b"\r\n\r\n")).decode()
+    length = int(head.lower().partition("content-length:")[2].partition("\r\n")[0])
+    return head.split()[1], (await reader.readexactly(length)).decode()
+
+
+async def _stays(reader: asyncio.StreamReader, seconds: float) -> bool:
+    """Waits so long, unless whoever asked goes meanwhile: nothing more is said before the answer is there."""
+    try:
+        async with asyncio.timeout(seconds):
+            await reader.read(1)
+    except TimeoutError:
+        return True
+    return False
+
+
+@asynccontextmanager
+async def auditing_model(
+    store: RunStore, chance: random.Random, *, takes_s: tuple[float, float]
+) -> AsyncIterator[AuditingModel]:
+    model = AuditingModel(store, chance, takes_s)
+    handlers: set[asyncio.Task[None]] = set()
+
+    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        handlers.add(task)
+        try:
+            await model.serve(reader, writer)
+        except asyncio.CancelledError:
+            pass  # the test is over
+        finally:
+            handlers.discard(task)
+
+    server = await asyncio.start_server(handle, "127.0.0.1", 0)
+    model.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
+    try:
+        yield model
+    finally:
+        server.close()
+        for task in list(handlers):
+            task.cancel()
+        await asyncio.gather(*handlers, return_exceptions=True)
+        await server.wait_closed()

@@ -1,0 +1,183 @@
+"""The storm over the ledger: runs ask models in every way while workers are killed, and a server that counts judges.
+
+Meanwhile totals are the ledger's at every moment, and no counter falls. Afterwards each call has one row, each answer
+that arrived is in it as it was served, and totals, metrics and runs say the same.
+"""
+
+import asyncio
+import random
+import signal
+from collections import Counter
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager, suppress
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from accounting.ledger.rows import OPEN, TO_BE_ADDED
+from accounting.totals.roll_up import RollUp
+from accounting.totals.sums import TOKENS
+from ops.free_ports import free_address
+from tests.chaos.accounted_traffic import Traffic, Weather, hit
+from tests.chaos.accounted_workflows import accounted_workflows
+from tests.chaos.auditing_model import AuditingModel, auditing_model
+from tests.chaos.ledger_judge import CANCELLED, Verdict, judged
+from tests.chaos.lengths import length, told
+from tests.chaos.squad import squad
+from tests.chaos.totals_judge import falling, faults_of_this_moment, metrics_of, of_usage, totals_faults
+from tests.integration.ops.test_exporter import Series, exporter, scraped
+from tests.integration.stage import Stage, until
+from workers.setting_values import Address
+
+pytestmark = [pytest.mark.chaos, pytest.mark.timeout(length(short=120, long=600))]
+
+SEED = 20_261
+TAKES_S = (0.02, 0.3)
+CONCURRENCY = 24
+LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)
+STORM = Weather(
+    runs=length(short=40, long=1_000),
+    within_s=length(short=4.0, long=100.0),
+    hits=length(short=3, long=20),
+    sign=signal.SIGKILL,
+    workers=length(short=2, long=3),
+)
+CALM = Weather(
+    runs=length(short=16, long=300),
+    within_s=length(short=1.0, long=30.0),
+    hits=length(short=1, long=5),
+    sign=signal.SIGTERM,
+)
+
+
+@asynccontextmanager
+async def watched(stage: Stage, address: Address) -> AsyncIterator[list[str]]:
+    """What is wrong with totals and counters while everything happens."""
+    wrong: list[str] = []
+
+    async def watch() -> None:
+        before: Series = {}
+        while True:
+            wrong.extend(await faults_of_this_moment(stage.store.database))
+            now = await scraped(address)
+            wrong.extend(falling(before, now))
+            before = now
+            await asyncio.sleep(0.5)
+
+    task = asyncio.create_task(watch())
+    try:
+        yield wrong
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+
+async def at_rest(stage: Stage) -> None:
+    """Every run has ended, every call of a living worker is recorded, and what is recorded is added."""
+    rows, runs = stage.store.database["usage"], stage.store.runs
+
+    async def nobody_works() -> bool:
+        return await runs.find_one({"state": {"$in": ["queued", "running"]}}, {"_id": 1}) is None
+
+    async def only_the_dead_left_rows() -> bool:
+        left = [row["_id"].split(":") async for row in rows.find({"rollup": OPEN}, {"_id": 1})]
+        lost = {
+            (run["_id"], str(line["token"]))
+            async for run in runs.find({"_id": {"$in": [run_id for run_id, *_ in left]}})
+            for line in run["history"]
+            if line["ended"] == "worker_lost"
+        }
+        return all((run_id, token) in lost for run_id, token, _ in left)
+
+    async def all_is_added() -> bool:
+        return await rows.find_one({"rollup": TO_BE_ADDED}, {"_id": 1}) is None
+
+    await until("every run has ended", nobody_works, within_s=length(short=60, long=300))
+    await until("every call of a living worker is recorded", only_the_dead_left_rows)
+    await until("what is recorded is added", all_is_added, within_s=60)
+
+
+async def closed(stage: Stage) -> None:
+    """As if the time of all calls were over."""
+    rows, roll_up = stage.store.database["usage"], RollUp(stage.store.database)
+    await rows.update_many({"rollup": OPEN}, {"$set": {"open_until": LONG_AGO}})
+
+    async def added() -> bool:
+        await roll_up.run_pass()
+        return await rows.find_one({"rollup": {"$exists": True}}, {"_id": 1}) is None
+
+    await until("all rows are closed and added", added)
+
+
+async def shown_in_the_end(address: Address, expected: Series) -> Series:
+    """By an exporter that is some seconds behind."""
+    shown: Series = {}
+
+    async def all_of_it() -> bool:
+        shown.clear()
+        shown.update(of_usage(await scraped(address)))
+        return shown == expected
+
+    with suppress(AssertionError):
+        await until("the exporter shows the ledger", all_of_it, within_s=15)
+    return shown
+
+
+async def weathered(stage: Stage, model: AuditingModel, weather: Weather) -> tuple[Verdict, Counter[str]]:
+    """What the judge says, and how runs ended."""
+    chance, address = random.Random(SEED), free_address()
+    accounted_workflows(stage, model.url)
+    async with exporter(stage, address), watched(stage, address) as wrong:
+        async with squad(stage, workers=weather.workers, schedulers=2, concurrency=CONCURRENCY) as members:
+            hitting = asyncio.create_task(hit(stage, members, weather, chance))
+            await asyncio.gather(hitting, Traffic(stage, model, chance).send(weather))
+            await at_rest(stage)
+        await closed(stage)
+        verdict = await judged(stage, model)
+        rows = await stage.store.database["usage"].find().to_list(None)
+        assert await shown_in_the_end(address, expected := of_usage(metrics_of(rows))) == expected
+    verdict.wrong += [*wrong, *await totals_faults(stage.store.database)]
+    return verdict, Counter([run["state"] async for run in stage.store.runs.find()])
+
+
+async def test_the_ledger_is_what_was_served_whoever_is_killed(stage: Stage) -> None:
+    async with auditing_model(stage.store, random.Random(SEED), takes_s=TAKES_S) as model:
+        verdict, states = await weathered(stage, model, STORM)
+
+    told("accounting storm", runs=STORM.runs, kills=STORM.hits, **verdict.numbers(), **states)
+    assert verdict.wrong == []
+    assert verdict.lost["WorkerLost"] > 0
+    assert states.total() == STORM.runs
+
+
+async def test_nothing_that_was_served_is_lost_where_nobody_is_killed(stage: Stage) -> None:
+    async with auditing_model(stage.store, random.Random(SEED), takes_s=TAKES_S) as model:
+        verdict, states = await weathered(stage, model, CALM)
+
+    told("accounting without kills", runs=CALM.runs, **verdict.numbers(), **states)
+    assert verdict.wrong == []
+    assert verdict.lost["WorkerLost"] == 0
+    rows = await stage.store.database["usage"].find().to_list(None)
+    cut_off = {row["run_id"] for row in rows if row["error"] == CANCELLED}
+    assert reported(rows, cut_off) == await served(stage, model, cut_off)
+
+
+def reported(rows: list[Mapping[str, Any]], cut_off: set[str]) -> Counter[tuple[str, str, str]]:
+    """Tokens by app, model and kind."""
+    sums: Counter[tuple[str, str, str]] = Counter()
+    for row in rows:
+        if row["status"] == "reported" and row["run_id"] not in cut_off:
+            sums.update({(row["app_id"], row["model"], name): row[name] for name in TOKENS})
+    return sums
+
+
+async def served(stage: Stage, model: AuditingModel, cut_off: set[str]) -> Counter[tuple[str, str, str]]:
+    apps = {run["_id"]: run["app_id"] async for run in stage.store.runs.find()}
+    sums: Counter[tuple[str, str, str]] = Counter()
+    for asked in model.asked:
+        if asked.end == "served" and asked.tokens is not None and asked.run_id not in cut_off:
+            kinds = {name: getattr(asked.tokens, name.removesuffix("_tokens")) for name in TOKENS}
+            sums.update({(apps[asked.run_id], asked.model, name): tokens for name, tokens in kinds.items()})
+    return sums

@@ -1,0 +1,137 @@
+"""The judge of the totals: plain sums over the ledger's rows, against everything that is derived from them."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from pymongo.asynchronous.client_session import AsyncClientSession
+
+from accounting.one_moment import at_one_moment
+from accounting.totals.reading import EVERYTHING, GROUPS, Database, totals_at, totals_pipeline, usage_totals
+from accounting.totals.rebuilding import rebuild, verify
+from accounting.totals.sums import HOURS, LABELS, SUMMED, TOKENS, TOTALS
+from accounting.usage import UsageTotals
+from tests.integration.ops.test_exporter import Series
+
+Row = Mapping[str, Any]
+Sums = dict[tuple[Any, ...], Counter[str]]
+
+OF_A_MODEL = ("app_id", "workflow", "model", "provider")
+METRICS: Mapping[str, tuple[Sequence[str], str]] = {
+    **{name: (OF_A_MODEL, name) for name in TOKENS},
+    "cost_usd": (OF_A_MODEL, "cost_nano_usd"),
+    "model_calls": ((*OF_A_MODEL, "ok"), "calls"),
+    "usage_missing": ((*OF_A_MODEL, "ok"), "missing"),
+    "usage_estimated": (("app_id", "model", "provider"), "estimated"),
+    "agent_input_tokens": (("workflow", "agent"), "input_tokens"),
+    "agent_output_tokens": (("workflow", "agent"), "output_tokens"),
+}
+
+
+def plain_sums(rows: Iterable[Row], keys: Sequence[str]) -> Sums:
+    """Of rows that are closed."""
+    sums: Sums = defaultdict(Counter)
+    for row in rows:
+        labels = {**row, "day": row["at"].strftime("%Y-%m-%d"), "hour": row["at"].strftime("%Y-%m-%dT%H:00Z")}
+        missing = row["status"] == "missing"
+        sums[tuple(labels[key] for key in keys)].update(
+            calls=1,
+            missing=missing,
+            estimated=row["status"] == "estimated",
+            unpriced=row["cost_nano_usd"] is None and not missing,
+            cost_nano_usd=row["cost_nano_usd"] or 0,
+            **{name: row[name] for name in TOKENS},
+        )
+    return {key: +counts for key, counts in sums.items()}
+
+
+def shown(totals: Iterable[UsageTotals], keys: Sequence[str]) -> Sums:
+    return {tuple(each.key[key] for key in keys): +Counter(_sums_of(each)) for each in totals}
+
+
+def _sums_of(totals: UsageTotals) -> dict[str, int]:
+    return {name: getattr(totals, name) for name in SUMMED}
+
+
+async def totals_faults(database: Database) -> list[str]:
+    """When all rows are closed and added."""
+    rows = await database["usage"].find().to_list(None)
+    faults = [f"not added: {row['_id']}" for row in rows if "rollup" in row]
+    for keys in ([], *([key] for key in GROUPS), [*LABELS], [*LABELS, "hour"]):
+        found, right = shown(await usage_totals(database, keys), keys), plain_sums(rows, keys)
+        faults += [f"totals by {keys}: {each}" for each in _differing(found, right)]
+    faults += [f"a total is wrong: {each}" for each in await verify(database)]
+    kept = await _kept(database)
+    if await rebuild(database) or await _kept(database) != kept:
+        faults.append("a rebuild changes totals")
+    return faults + [fault async for fault in _runs(database, plain_sums(rows, ["run_id"]))]
+
+
+async def _kept(database: Database) -> Sequence[Row]:
+    return [row for name in (HOURS, TOTALS) for row in await database[name].find().sort("_id").to_list(None)]
+
+
+async def _runs(database: Database, by_run: Sums) -> Any:
+    """What runs say that they have used."""
+    async for run in database["runs"].find():
+        right = UsageTotals(**by_run.get((run["_id"],), {})).as_json()
+        if run["usage"] != right:
+            yield f"{run['_id']} ({run['state']}) says {run['usage']}, its rows {right}"
+
+
+async def faults_of_this_moment(database: Database) -> list[str]:
+    """While calls are made and rows are added: totals and a plain sum, as of one moment."""
+    return await at_one_moment(database, partial(_compared, database))
+
+
+async def _compared(database: Database, session: AsyncClientSession) -> list[str]:
+    closed = totals_pipeline(LABELS, {"rollup": {"$ne": 0}})
+    rows = [row async for row in await database["usage"].aggregate(closed, session=session)]
+    right = {tuple(row["_id"][key] for key in LABELS): +Counter({name: row[name] for name in SUMMED}) for row in rows}
+    found = shown(await totals_at(database, LABELS, EVERYTHING, session), LABELS)
+    return [] if found == right else [f"totals of this moment: {_differing(found, right)}"]
+
+
+def _differing(one: Mapping[Any, Any], other: Mapping[Any, Any]) -> Sequence[Any]:
+    keys = [key for key in {*one, *other} if one.get(key) != other.get(key)]
+    return [(key, one.get(key), other.get(key)) for key in keys]
+
+
+def metrics_of(rows: Iterable[Row]) -> Series:
+    """What an exporter has to show of usage, without what is 0."""
+    rows = [*rows]
+    return {
+        (f"unattended_{name}_total", frozenset(zip(_labels(keys), _told(key), strict=True))): counts[summed]
+        / (1e9 if summed == "cost_nano_usd" else 1)
+        for name, (keys, summed) in METRICS.items()
+        for key, counts in plain_sums(rows, keys).items()
+        if counts[summed]
+    }
+
+
+def of_usage(series: Series) -> Series:
+    """Of what an exporter shows, in whole units: tokens, calls, nano-dollars."""
+    units = {f"unattended_{name}_total": 1e9 if name == "cost_usd" else 1 for name in METRICS}
+    return {
+        (name, labels): round(value * units[name])
+        for (name, labels), value in series.items()
+        if units.get(name) and value
+    }
+
+
+def _labels(keys: Sequence[str]) -> Iterator[str]:
+    return ("app" if key == "app_id" else key for key in keys)
+
+
+def _told(values: Iterable[Any]) -> Iterator[str]:
+    return (str(value).lower() if isinstance(value, bool) else value for value in values)
+
+
+def falling(before: Series, after: Series) -> list[str]:
+    """Counters that went backwards, or away."""
+    return [
+        f"{name} {sorted(labels)} fell from {value} to {after.get((name, labels))}"
+        for (name, labels), value in before.items()
+        if name.endswith("_total") and after.get((name, labels), -1) < value
+    ]

@@ -1,0 +1,54 @@
+"""Usage goes over TLS to whom this system trusts, and to nobody else; the doctor says the same."""
+
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from accounting.billing.endpoint import Endpoint
+from accounting.billing.outbox import Outbox
+from accounting.billing.pace import Pace
+from accounting.billing.posting import client
+from accounting.billing.sender import Sender
+from ops.doctor.billing import check_billing
+from tests.integration.accounting.billing.receiver import SECRET, receiving
+from tests.integration.workers.broker_servers import Certificates, tls_in_front_of
+from tests.unit.accounting.billing.rows import row
+from workers.settings import Settings
+from workers.store.run_store import RunStore
+
+pytestmark = pytest.mark.integration
+
+
+async def test_only_an_endpoint_with_a_trusted_certificate_gets_anything(
+    store: RunStore, settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    certificates = await asyncio.to_thread(Certificates.made, tmp_path / "certificates")
+    outbox = Outbox(store.database)
+    await outbox.ensure_indexes()
+    await outbox.add([row()], None)
+    async with receiving() as receiver, tls_in_front_of(receiver.address[1], certificates) as port:
+        url = f"https://localhost:{port}/usage"
+        with_billing = replace(
+            settings, billing_url=url, billing_secret=frozenset({"env:KEY"}), environ={"KEY": SECRET}
+        )
+
+        async def post() -> str:
+            pace = Pace(pauses_s=(0.0,), longest_spared_s=0.0)
+            async with client() as http:
+                endpoint, stop = Endpoint(store.database, url, pace), asyncio.Event()
+                await Sender(outbox, endpoint, http, secrets=lambda: [SECRET], pace=pace, stop=stop).step()
+            batch = await store.database["outbox"].find_one({}) or {}
+            return str(batch["state"])
+
+        assert await post() == "pending"
+        [problem] = await check_billing(with_billing)
+        monkeypatch.setenv("SSL_CERT_FILE", str(certificates.ca))
+        assert await post() == "delivered"
+        [good] = await check_billing(with_billing)
+
+    assert set(receiver.events) == {"run_1:7:1"}
+    assert problem.level == "problem"
+    assert problem.found.startswith(f"localhost:{port} has no certificate to trust: ")
+    assert (good.level, good.found) == ("ok", f"localhost:{port} answers")

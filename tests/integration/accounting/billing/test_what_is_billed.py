@@ -1,0 +1,176 @@
+"""What is billed is what the totals say: each row of the ledger once, in batches, in exports, and when it is resent."""
+
+import asyncio
+import csv
+import io
+import json
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from accounting.billing.event import FIELDS
+from accounting.billing.exporting import Wanted, count_rows, csv_row, json_line, ledger_rows
+from accounting.billing.outbox import Outbox
+from accounting.billing.resending import resend
+from accounting.billing.signature import signed_headers, signing_keys
+from accounting.ledger.ledger import Ledger
+from accounting.prices import Price, PriceTable
+from accounting.totals.reading import usage_totals
+from accounting.totals.roll_up import RollUp
+from accounting.usage import BegunCall, ModelCall, RunOwner, Tokens
+from tests.integration.accounting.billing.receiver import SECRET
+from tests.integration.usage_rows import days, use
+from workers.store.run_store import RunStore
+
+pytestmark = pytest.mark.integration
+
+PRICES = PriceTable((Price("openai", "gpt", Decimal(1), Decimal(2)),))
+SEVERAL = [
+    *days(30, app_id="acme"),
+    *days(30, app_id="globex", model="unheard-of", input=7),
+    *days(30, app_id="initech", workflow="=Digest", status="missing"),
+]
+
+
+async def roll_up(store: RunStore) -> None:
+    await RollUp(store.database, outbox=Outbox(store.database), batch=50).run_pass(Counter())
+
+
+async def events(store: RunStore) -> list[dict[str, Any]]:
+    batches = await store.database["outbox"].find().sort([("created_at", 1), ("_id", 1)]).to_list(None)
+    return [event for batch in batches for event in json.loads(batch["body"], parse_float=Decimal)["data"]["events"]]
+
+
+async def said_by_totals(store: RunStore) -> dict[str, tuple[int, int, int]]:
+    """By app: calls, tokens, nano-dollars."""
+    return {
+        each.key["app_id"]: (each.calls, each.input_tokens + each.output_tokens, each.cost_nano_usd)
+        for each in await usage_totals(store.database, ["app_id"])
+    }
+
+
+def said_by(told: Sequence[Mapping[str, Any]]) -> dict[str, tuple[int, int, int]]:
+    sums: dict[str, list[int]] = {}
+    for each in told:
+        of_app = sums.setdefault(str(each["app_id"]).removeprefix("'"), [0, 0, 0])
+        cost_nano_usd = Decimal(each["cost_usd"] or 0) * 10**9
+        assert cost_nano_usd == int(cost_nano_usd)
+        for place, value in enumerate((1, int(each["tokens_used"]), int(cost_nano_usd))):
+            of_app[place] += value
+    return {app_id: (calls, tokens, cost) for app_id, (calls, tokens, cost) in sums.items()}
+
+
+async def test_every_row_is_billed_once_though_many_add_up_at_once(store: RunStore) -> None:
+    await use(store.database, SEVERAL)
+
+    while await store.database["usage"].count_documents({"rollup": {"$exists": True}}):
+        await asyncio.gather(*(roll_up(store) for _ in range(4)))
+
+    told = await events(store)
+    assert len(told) == len({each["id"] for each in told}) == len(SEVERAL)
+    assert said_by(told) == await said_by_totals(store)
+
+
+async def test_without_an_outbox_nothing_is_kept_for_billing(store: RunStore) -> None:
+    await use(store.database, days(3))
+
+    await RollUp(store.database).run_pass(Counter())
+
+    assert await store.database["outbox"].count_documents({}) == 0
+
+
+async def test_a_call_that_was_taken_for_lost_is_corrected_under_its_id(store: RunStore) -> None:
+    """The rule of the page: an event that is not missing replaces one that is, in whichever order they come."""
+    ledger = Ledger(store.database, PRICES)
+    await ledger.ensure_indexes()
+    owner = RunOwner("run_1", "acme", None, "chat_1", "Digest", "schedule")
+    long_ago = datetime.now(UTC) - timedelta(hours=2)
+    await ledger.begin(owner, lease_token=1, call=BegunCall(1, "Writer", "openai", "gpt", long_ago))
+    assert [json.loads(json_line(row)) async for row in ledger_rows(store.database, Wanted())] == []
+    await roll_up(store)
+    answer = ModelCall(
+        number=1,
+        agent="Writer",
+        provider="openai",
+        model="gpt",
+        tokens=Tokens(input=100, output=10),
+        status="reported",
+        ok=True,
+        started_at=long_ago,
+        duration_s=7200,
+    )
+    await ledger.record(owner, lease_token=1, call=answer)
+    await roll_up(store)
+
+    first, second = await events(store)
+    assert first["id"] == second["id"] == "run_1:1:1"
+    assert (first["status"], first["tokens_used"], first["cost_usd"], first["corrects"]) == ("missing", 0, 0, False)
+    assert (second["status"], second["tokens_used"], second["corrects"]) == ("reported", 110, True)
+    bodies = [batch["body"].encode() async for batch in store.database["outbox"].find()]
+    for received in (bodies, bodies[::-1], [*bodies, *bodies]):
+        assert said_by(received_as_the_page_says(received)) == await said_by_totals(store)
+
+
+def received_as_the_page_says(bodies: Sequence[bytes]) -> list[dict[str, Any]]:
+    page = Path(__file__).parents[4] / "docs" / "billing.md"
+    names: dict[str, Any] = {"SECRET": SECRET}
+    exec(page.read_text(encoding="utf-8").split("```python\n")[1].split("```")[0], names)  # noqa: S102 -- our own page
+    for number, body in enumerate(bodies):
+        headers = signed_headers(f"batch_{number}", body, keys=signing_keys([SECRET]), at_s=int(time.time()))
+        names["receive"](headers, body)
+    return [{**event, "cost_usd": Decimal(str(event["cost_usd"]))} for event in names["kept"].values()]
+
+
+async def test_exports_say_what_the_totals_say_in_the_order_of_time(store: RunStore) -> None:
+    await use(store.database, SEVERAL)
+    file = io.StringIO()
+    rows = [row async for row in ledger_rows(store.database, Wanted())]
+    csv.writer(file).writerows([FIELDS, *map(csv_row, rows)])
+    file.seek(0)
+
+    in_csv = list(csv.DictReader(file))
+    in_json = [json.loads(json_line(row), parse_float=Decimal) for row in rows]
+
+    assert said_by(in_csv) == said_by(in_json) == await said_by_totals(store)
+    assert [each["at"] for each in in_json] == sorted(each["at"] for each in in_json)
+    assert {each["workflow"] for each in in_csv} == {"Digest", "'=Digest"}
+    assert {each["workflow"] for each in in_json} == {"Digest", "=Digest"}
+
+
+@pytest.mark.parametrize(
+    ("wanted", "number"),
+    [
+        (Wanted(), 90),
+        (Wanted(app_id="acme"), 30),
+        (Wanted(workflow="=Digest"), 30),
+        (Wanted(since=datetime(2026, 1, 6, 6, tzinfo=UTC), until=datetime(2026, 1, 8, 6, tzinfo=UTC)), 6),
+        (Wanted(app_id="nobody"), 0),
+    ],
+    ids=["all", "app", "workflow", "time", "nobody"],
+)
+async def test_an_export_is_of_what_was_asked_for(store: RunStore, wanted: Wanted, number: int) -> None:
+    await use(store.database, SEVERAL)
+
+    rows = [row async for row in ledger_rows(store.database, wanted)]
+
+    assert len(rows) == await count_rows(store.database, wanted) == number
+
+
+async def test_resending_makes_new_batches_with_the_same_events(store: RunStore) -> None:
+    await use(store.database, SEVERAL)
+    await roll_up(store)
+    before = await store.database["outbox"].distinct("_id")
+    told: list[int] = []
+
+    sent = await resend(store.database, Wanted(app_id="acme"), told=told.append)
+
+    assert sent == 30
+    again = Counter(each["id"] for each in await events(store))
+    assert Counter(again.values()) == {1: 60, 2: 30}
+    assert set(before) < set(await store.database["outbox"].distinct("_id"))

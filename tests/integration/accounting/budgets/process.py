@@ -1,0 +1,149 @@
+"""A process as its budgets see it: runs in it reserve, make a call that takes so much, record and settle it."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Any
+
+from pymongo.asynchronous.database import AsyncDatabase
+
+from accounting.budgets.asking import PlannedCall, Settle
+from accounting.budgets.budget import Budget, checked_budget
+from accounting.budgets.holder import Holder
+from accounting.budgets.keeper import Keeper
+from accounting.budgets.of_run import RunBudgets
+from accounting.budgets.standing import Standing, standings
+from accounting.budgets.store import Budgets
+from accounting.ledger.ledger import Ledger
+from accounting.prices import Price, PriceTable
+from accounting.usage import BegunCall, ModelCall, RunOwner, Tokens
+from tests.integration.stage import until
+from workers.store.run_store import RunStore
+
+Database = AsyncDatabase[dict[str, Any]]
+
+OWNER = RunOwner("run", "acme", None, "chat", "Digest", "api")
+PRICES = PriceTable([Price("script", "m", Decimal(1), Decimal(2))])
+
+
+class Process:
+    """`prompt` characters are sent in each call."""
+
+    def __init__(self, store: RunStore, *, fails_open: bool = False, **more: Any) -> None:
+        self.holder = Holder()
+        self.keeper = Keeper(store.database, PRICES, self.holder, fails_open=fails_open, **more)
+        self.ledger = Ledger(store.database, PRICES, holder=lambda: self.holder.id, begins_closed=not fails_open)
+        self.calls = 0
+        self.under_way = 0
+        self.made: list[ModelCall] = []
+
+    def run(self, *, app_id: str = "acme", workflow: str = "Digest", used: int = 0) -> "Run":
+        return Run(self, replace(OWNER, app_id=app_id, workflow=workflow), used)
+
+    def planned(self, *, prompt: int = 30, model: str = "m") -> PlannedCall:
+        self.calls += 1
+        return PlannedCall(self.calls, "Writer", "script", model, prompt_characters=prompt)
+
+    def move_to(self, database: Database) -> None:
+        """As if its store had gone away, or come back."""
+        keeper = self.keeper
+        keeper.definitions._budgets = Budgets(database)
+        keeper.definitions._looked_at = float("-inf")
+        keeper.windows._windows = database["budget_windows"]
+        keeper.windows._database = database
+
+    async def close(self) -> None:
+        await self.keeper.close()
+
+
+class Run:
+    def __init__(self, process: Process, owner: RunOwner, used: int = 0) -> None:
+        self.process = process
+        self.owner = replace(owner, run_id=f"run_{process.holder.id}")
+        self.used = used
+        self.budgets = RunBudgets(
+            process.keeper, app_id=owner.app_id, workflow=owner.workflow, used=lambda _: self.used
+        )
+
+    async def call(self, *, tokens: int = 100, lasting_s: float = 0.0, prompt: int = 30, model: str = "m") -> ModelCall:
+        """As the meter makes it."""
+        begun = await self.begin(prompt=prompt, model=model)
+        self.process.under_way += 1
+        try:
+            await asyncio.sleep(lasting_s)
+        finally:
+            self.process.under_way -= 1
+        return await self.end(begun, tokens=tokens)
+
+    async def begin(self, *, prompt: int = 30, model: str = "m") -> "Begun":
+        planned = self.process.planned(prompt=prompt, model=model)
+        settle = await self.budgets.reserve(planned)
+        begun = Begun(planned, settle, datetime.now(UTC))
+        opened = BegunCall(planned.number, "Writer", "script", model, begun.started_at, None)
+        try:
+            await self.process.ledger.begin(self.owner, lease_token=1, call=opened)
+        except BaseException:
+            await settle(call_of(begun, tokens=0))
+            raise
+        return begun
+
+    async def end(self, begun: "Begun", *, tokens: int = 100) -> ModelCall:
+        call = call_of(begun, tokens=tokens)
+        self.budgets.signing(call)
+        await self.process.ledger.record(self.owner, lease_token=1, call=call)
+        await begun.settle(call)
+        self.process.made.append(call)
+        return call
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    planned: PlannedCall
+    settle: Settle
+    started_at: datetime
+
+
+def call_of(begun: Begun, *, tokens: int) -> ModelCall:
+    planned = begun.planned
+    return ModelCall(
+        number=planned.number,
+        agent="Writer",
+        provider=planned.provider,
+        model=planned.model,
+        tokens=Tokens(input=tokens // 2, output=tokens - tokens // 2),
+        status="reported",
+        ok=True,
+        started_at=begun.started_at,
+        duration_s=0.0,
+    )
+
+
+def budget(limit: float = 1000, **more: Any) -> Budget:
+    given = {"app_id": "acme", "window": "total", "unit": "tokens", **more}
+    return checked_budget(limit=limit, **given)
+
+
+async def set_budget(store: RunStore, limit: float = 1000, **more: Any) -> Budget:
+    made = budget(limit, **more)
+    await Budgets(store.database).set(made, by="a test")
+    return made
+
+
+async def standing(store: RunStore, app_id: str | None = None) -> Standing:
+    [found] = await standings(store.database, app_id)
+    return found
+
+
+async def standing_is(store: RunStore, what: str, condition: Callable[[Standing], bool]) -> None:
+    async def holds() -> bool:
+        return condition(await standing(store))
+
+    await until(what, holds, within_s=10)
+
+
+async def recorded(store: RunStore, **query: Any) -> int:
+    """Tokens, as the ledger has them."""
+    rows = await store.database["usage"].find(query).to_list(None)
+    return sum(row["input_tokens"] + row["output_tokens"] for row in rows)

@@ -1,0 +1,427 @@
+"""Reserving on a real MongoDB: what is spent in a window, by how many at once, and how exactly."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from pymongo import AsyncMongoClient
+from pymongo.errors import AutoReconnect, PyMongoError
+
+from accounting.budgets import account, definitions, of_run, window_store
+from accounting.budgets.asking import BudgetBusyError, BudgetExhaustedError, BudgetHoldError, nothing_to_settle
+from accounting.budgets.places import Place
+from accounting.budgets.standing import standings
+from accounting.budgets.store import Budgets
+from accounting.budgets.window_store import Answer, Part, WindowStore
+from tests.integration.accounting.budgets.process import (
+    Begun,
+    Database,
+    Process,
+    recorded,
+    set_budget,
+    standing,
+    standing_is,
+)
+from tests.integration.stage import until
+from workers.store.run_store import RunStore
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture
+async def nowhere(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Database]:
+    """A store that is away, and is not waited for."""
+    monkeypatch.setattr(definitions, "READ_WITHIN_S", 0.3)
+    monkeypatch.setattr(window_store, "STORE_WITHIN_S", 0.3)
+    client: AsyncMongoClient[dict[str, Any]] = AsyncMongoClient("mongodb://127.0.0.1:9", serverSelectionTimeoutMS=200)
+    yield client["nowhere"]
+    await client.close()
+
+
+@pytest.fixture
+async def processes(store: RunStore) -> AsyncIterator[list[Process]]:
+    both = [Process(store), Process(store)]
+    await both[0].keeper.ensure_indexes()
+    yield both
+    for process in both:
+        await process.close()
+
+
+@pytest.fixture
+def process(processes: list[Process]) -> Process:
+    return processes[0]
+
+
+async def outcomes(calls: list[Awaitable[object]]) -> tuple[int, int]:
+    """How many were made, and how many found all of it spent; any other error is the test's."""
+    results = await asyncio.gather(*calls, return_exceptions=True)
+    refused = [each for each in results if isinstance(each, BudgetExhaustedError)]
+    others = [each for each in results if isinstance(each, BaseException) and each not in refused]
+    assert not others, others
+    return len(results) - len(refused), len(refused)
+
+
+async def test_of_fifty_at_once_in_two_processes_as_many_go_as_the_budget_has_room_for(
+    store: RunStore, processes: list[Process]
+) -> None:
+    await set_budget(store, 1000)
+
+    made, refused = await outcomes([processes[n % 2].run().call(tokens=100, lasting_s=0.05) for n in range(50)])
+    for process in processes:
+        await process.close()
+
+    assert (made, refused) == (10, 40)
+    assert await recorded(store) == 1000
+    now = await standing(store)
+    assert (now.spent, now.reserved, now.exhausted) == (1000, 0, True)
+
+
+async def test_the_room_that_is_left_is_shared_by_calls_that_go_side_by_side(store: RunStore, process: Process) -> None:
+    """Not one after the other: each would last as long as all of them together."""
+    await set_budget(store, 2000)
+    await process.run().call(tokens=100)
+
+    calls = [asyncio.create_task(process.run().call(tokens=100, lasting_s=0.3)) for _ in range(12)]
+
+    async def all_are_under_way() -> bool:
+        return process.under_way == 12
+
+    await until("twelve calls are under way at once", all_are_under_way)
+    await asyncio.gather(*calls)
+
+
+async def test_what_is_larger_than_what_is_left_is_made_alone_and_nothing_after_it(
+    store: RunStore, process: Process
+) -> None:
+    await set_budget(store, 1000)
+
+    assert await outcomes([process.run().call(tokens=999)]) == (1, 0)
+    assert await outcomes([process.run().call(tokens=5000), process.run().call(tokens=5000)]) == (1, 1)
+    assert await recorded(store) == 5999
+
+
+async def test_a_call_waits_for_those_that_hold_the_room_and_gets_what_they_leave(
+    store: RunStore, processes: list[Process]
+) -> None:
+    await set_budget(store, 600)
+    holding, waiting = processes[0].run(), processes[1].run()
+    begun = await holding.begin(prompt=300)
+
+    waits = asyncio.create_task(waiting.call(tokens=100, prompt=300))
+    await standing_is(store, "the first has reserved", lambda now: now.reserved == 600)
+    await asyncio.sleep(0)
+    assert not waits.done()
+
+    await holding.end(begun, tokens=100)
+    await waits
+    assert await recorded(store) == 200
+
+
+async def test_who_waits_for_long_is_told_that_it_is_busy_and_holds_nothing(
+    store: RunStore, processes: list[Process], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(of_run, "ROOM_WITHIN_S", 0.4)
+    await set_budget(store, 600)
+    await processes[0].run().begin(prompt=300)
+
+    with pytest.raises(BudgetBusyError):
+        await processes[1].run().call(prompt=300)
+
+    await processes[0].close()
+    await processes[1].close()
+    assert (await standing(store)).reserved == 0
+
+
+async def test_who_gives_up_while_it_waits_or_just_when_it_is_granted_leaves_nothing_reserved(
+    store: RunStore, process: Process
+) -> None:
+    await set_budget(store, 100_000)
+    run = process.run()
+
+    for pauses in range(12):  # one loop step after another, through all of a reserve
+        task = asyncio.create_task(run.begin())
+        for _ in range(pauses):
+            await asyncio.sleep(0.001)
+        task.cancel()
+        try:
+            begun = await task
+        except asyncio.CancelledError:
+            continue
+        await run.end(begun, tokens=0)
+
+    await standing_is(store, "nothing is reserved", lambda now: now.reserved == 0)
+
+
+async def test_one_app_does_not_touch_the_other_ones_budget(store: RunStore, process: Process) -> None:
+    await set_budget(store, 100, app_id="*")
+
+    assert await outcomes([process.run(app_id="acme").call(tokens=100)]) == (1, 0)
+    assert await outcomes([process.run(app_id="acme").call(tokens=100)]) == (0, 1)
+    assert await outcomes([process.run(app_id="globex").call(tokens=100)]) == (1, 0)
+
+    await process.close()
+    assert (await standing(store, "acme")).spent == (await standing(store, "globex")).spent == 100
+    assert (await standing(store, "initech")).spent == 0
+
+
+async def test_an_apps_own_budget_goes_before_that_for_each_app_and_both_have_counted(
+    store: RunStore, process: Process, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(definitions, "READ_EVERY_S", 0.0)
+    await set_budget(store, 100, app_id="*")
+    own = await set_budget(store, 300)
+
+    assert await outcomes([process.run().call(tokens=150)]) == (1, 0)
+    assert await outcomes([process.run().call(tokens=150)]) == (1, 0)
+    assert await outcomes([process.run().call(tokens=1)]) == (0, 1)
+
+    await Budgets(store.database).set(own, by="a test")
+    await Budgets(store.database).remove(own.id)
+    assert await outcomes([process.run().call(tokens=1)]) == (0, 1)
+
+
+async def test_all_apps_of_a_workflow_share_its_budget(store: RunStore, process: Process) -> None:
+    await set_budget(store, 200, app_id=None, workflow="Digest")
+
+    assert await outcomes([process.run(app_id="acme").call(), process.run(app_id="globex").call()]) == (2, 0)
+    assert await outcomes([process.run(app_id="initech").call()]) == (0, 1)
+    assert await outcomes([process.run(app_id="initech", workflow="Other").call()]) == (1, 0)
+
+
+async def test_of_several_budgets_each_must_have_room_and_the_others_get_theirs_back(
+    store: RunStore, process: Process
+) -> None:
+    await set_budget(store, 10_000)
+    await set_budget(store, 100, app_id=None, workflow="Digest")
+    await process.run().call(tokens=100)
+
+    assert await outcomes([process.run().call() for _ in range(5)]) == (0, 5)
+
+    await process.close()
+    app, workflow = await standings(store.database)
+    assert (app.spent, app.reserved) == (workflow.spent, workflow.reserved) == (100, 0)
+    assert (app.rejections, workflow.rejections, workflow.rejections_total) == (0, 5, 5)
+
+
+async def test_a_soft_budget_stops_nothing_and_is_said_once_at_each_mark(
+    store: RunStore, processes: list[Process], caplog: pytest.LogCaptureFixture
+) -> None:
+    await set_budget(store, 1000, soft=True)
+
+    with caplog.at_level(logging.WARNING):
+        for n in range(15):
+            await processes[n % 2].run().call(tokens=100)
+        for process in processes:
+            await process.close()
+
+    said = [record.message for record in caplog.records if record.message.startswith("budget_")]
+    assert sorted(said) == ["budget_exhausted", "budget_warned"]
+    assert (await standing(store)).spent == 1500
+
+
+async def test_a_higher_limit_is_warned_of_anew(
+    store: RunStore, process: Process, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(definitions, "READ_EVERY_S", 0.0)
+    await set_budget(store, 100)
+    with caplog.at_level(logging.WARNING):
+        await process.run().call(tokens=100)
+        await until("it is said", lambda: _said(caplog, "budget_exhausted", 1))
+        await set_budget(store, 200)
+        await process.run().call(tokens=100)
+        await until("it is said again", lambda: _said(caplog, "budget_exhausted", 2))
+
+
+async def _said(caplog: pytest.LogCaptureFixture, event: str, times: int) -> bool:
+    return [record.message for record in caplog.records].count(event) == times
+
+
+async def test_what_was_spent_before_the_budget_was_set_counts(store: RunStore, process: Process) -> None:
+    await process.run().call(tokens=400)
+    await process.run(app_id="globex").call(tokens=400)
+    await set_budget(store, 500)
+    other = Process(store)
+
+    assert await outcomes([other.run().call(tokens=100)]) == (1, 0)
+    assert await outcomes([other.run().call(tokens=100)]) == (0, 1)
+    await other.close()
+
+
+async def test_a_run_is_stopped_at_its_own_budget_by_what_it_has_used_itself(store: RunStore, process: Process) -> None:
+    await set_budget(store, 1000, window="run")
+
+    assert await outcomes([process.run(used=999).call()]) == (1, 0)
+    assert await outcomes([process.run(used=1000).call()]) == (0, 1)
+    assert await store.database["budget_windows"].count_documents({"budget_id": {"$exists": True}}) == 0
+
+
+@pytest.mark.parametrize(("running", "error"), [("stop", BudgetExhaustedError), ("hold", BudgetHoldError)])
+async def test_what_is_spent_stops_a_run_or_lets_it_wait_for_the_next_window(
+    store: RunStore, process: Process, running: str, error: type[Exception]
+) -> None:
+    await set_budget(store, 10, window="day", running=running, timezone="Europe/Berlin")
+    await process.run().call(tokens=10)
+
+    with pytest.raises(error, match=r"app:acme/day/tokens is spent: 10 tokens of 10 tokens, until .* Europe/Berlin"):
+        await process.run().call()
+
+
+async def test_in_usd_a_call_costs_what_its_row_says(store: RunStore, process: Process) -> None:
+    await set_budget(store, 1, unit="usd")
+
+    await process.run().call(tokens=1000)
+    await process.close()
+
+    rows = await store.database["usage"].find().to_list(None)
+    assert (await standing(store)).spent == rows[0]["cost_nano_usd"] == 500 * 1000 + 500 * 2000
+
+
+async def test_without_a_price_a_budget_in_usd_says_which_is_missing(store: RunStore, process: Process) -> None:
+    await set_budget(store, 1, unit="usd")
+
+    with pytest.raises(BudgetExhaustedError, match=r"no price is known for script/unheard-of.*`prices`"):
+        await process.run().call(model="unheard-of")
+
+
+async def test_without_a_price_a_budget_that_fails_open_lets_it_through_with_a_line(
+    store: RunStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    await set_budget(store, 1, unit="usd")
+    process = Process(store, fails_open=True)
+
+    with caplog.at_level(logging.WARNING):
+        await process.run().call(model="unheard-of")
+        await process.run().call(model="unheard-of")
+
+    assert [record.message for record in caplog.records].count("budget_without_price") == 1
+    await process.close()
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+async def test_while_the_store_is_away_nothing_is_allowed_unless_the_setting_says_so(
+    store: RunStore, nowhere: Database, is_known: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    await set_budget(store, 1000)
+    closed, opened = Process(store), Process(store, fails_open=True)
+    for process in (closed, opened):
+        if is_known:
+            await process.keeper.definitions.applying("acme", "Digest")
+        process.move_to(nowhere)
+
+    with caplog.at_level(logging.WARNING):
+        with pytest.raises(PyMongoError):
+            await closed.run().budgets.reserve(closed.planned())
+        settle = await opened.run().budgets.reserve(opened.planned())
+
+    assert "budget_not_asked" in [record.message for record in caplog.records]
+    assert (settle is nothing_to_settle) is not is_known
+    for process in (closed, opened):
+        await process.close()
+
+
+async def test_what_was_spent_unasked_is_told_when_the_store_is_back(store: RunStore, nowhere: Database) -> None:
+    await set_budget(store, 1000)
+    process = Process(store, fails_open=True)
+    await process.keeper.definitions.applying("acme", "Digest")
+    process.move_to(nowhere)
+    run = process.run()
+    planned = process.planned()
+    settle = await run.budgets.reserve(planned)
+
+    process.move_to(store.database)
+    await run.end(Begun(planned, settle, datetime.now(UTC)), tokens=70)
+
+    await standing_is(store, "it is told", lambda now: now.spent == 70)
+    await process.close()
+
+
+class LosingAnswers(WindowStore):
+    """Each command is carried out, and the answer to every second one is lost."""
+
+    def __init__(self, store: RunStore) -> None:
+        super().__init__(store.database)
+        self.commands = 0
+
+    async def send(self, place: Place, part: Part, asked: Any = (), *, limit: int | None = None) -> Answer:
+        answer = await super().send(place, part, asked, limit=limit)
+        self._lose()
+        return answer
+
+    async def leave(self, place: Place, part: Part) -> None:
+        await super().leave(place, part)
+        self._lose()
+
+    def _lose(self) -> None:
+        self.commands += 1
+        if self.commands % 2:
+            raise AutoReconnect("the answer is lost")
+
+
+async def test_answers_that_get_lost_change_no_sum(store: RunStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(account, "TRY_AGAIN_S", 0.01)
+    monkeypatch.setattr(account, "FLUSH_AFTER_S", 0.01)
+    monkeypatch.setattr(account, "LEAVE_AFTER_S", 0.02)
+    await set_budget(store, 100_000)
+    process = Process(store)
+    losing = LosingAnswers(store)
+    process.keeper.accounts._windows = losing  # the wire between a process and its store
+    made = 0
+    for _ in range(30):
+        try:
+            await process.run().call(tokens=10)
+        except AutoReconnect:
+            await asyncio.sleep(0.005)
+        else:
+            made += 1
+
+    assert made >= 10
+    await standing_is(store, "all is told and nothing held", lambda now: (now.spent, now.reserved) == (10 * made, 0))
+    await process.close()
+    await standing_is(store, "nobody is in it", lambda now: (now.spent, now.reserved) == (10 * made, 0))
+
+
+async def test_without_a_matching_budget_a_call_asks_the_store_nothing(
+    store: RunStore, nowhere: Database, process: Process
+) -> None:
+    await set_budget(store, 10, app_id="globex")
+    await process.keeper.definitions.applying("acme", "Digest")
+    process.keeper.windows._windows = nowhere["budget_windows"]
+
+    settles = [await process.run().budgets.reserve(process.planned()) for _ in range(100)]
+
+    assert settles == [nothing_to_settle] * 100
+
+
+async def test_a_window_that_turns_has_all_its_room_again(store: RunStore) -> None:
+    """By the clock of the process: a minute before midnight in Berlin, on the day on which its clocks change."""
+    times = [datetime(2026, 3, 29, 21, 59, tzinfo=UTC)]
+    await set_budget(store, 100, window="day", timezone="Europe/Berlin")
+    await store.database["budgets"].update_many({}, {"$set": {"since": times[0] - timedelta(days=9)}})
+    process = Process(store, clock=lambda: times[-1])
+
+    assert await outcomes([process.run().call(tokens=100)]) == (1, 0)
+    assert await outcomes([process.run().call(tokens=100)]) == (0, 1)
+    times.append(datetime(2026, 3, 29, 21, 59, 59, 999_999, tzinfo=UTC))
+    assert await outcomes([process.run().call(tokens=100)]) == (0, 1)
+    times.append(datetime(2026, 3, 29, 22, tzinfo=UTC))
+    assert await outcomes([process.run().call(tokens=100)]) == (1, 0)
+    await process.close()
+
+
+async def test_definitions_are_read_at_most_every_two_seconds_and_kept_while_the_store_is_away(
+    store: RunStore, nowhere: Database
+) -> None:
+    known = definitions.Definitions(Budgets(store.database))
+    assert await known.applying("acme", "Digest") == ()
+    await set_budget(store, 10)
+    assert await known.applying("acme", "Digest") == ()
+
+    known._looked_at -= definitions.READ_EVERY_S
+    [found] = await known.applying("acme", "Digest")
+
+    known._budgets = Budgets(nowhere)
+    known._looked_at -= definitions.READ_EVERY_S
+    assert await known.applying("acme", "Digest") == (found,)

@@ -1,0 +1,213 @@
+"""`unattended billing …`: what waits, what is dead, exports, and sending again."""
+
+import asyncio
+import csv
+import json
+import sys
+from asyncio.subprocess import PIPE
+from dataclasses import replace
+
+import pytest
+from click.testing import CliRunner
+
+from accounting.billing.endpoint import Endpoint
+from accounting.billing.outbox import Outbox
+from accounting.billing.pace import Pace
+from accounting.billing.posted import Posted
+from ops.cli.billing.group import billing
+from ops.supervisor import PROGRAM
+from tests.integration.ops.command import Done, environment, unattended
+from tests.integration.stage import Stage
+from tests.integration.usage_rows import days, use
+from tests.unit.accounting.billing.rows import row
+from workers.settings import as_environment
+
+pytestmark = pytest.mark.integration
+
+
+async def asked(stage: Stage, *arguments: str) -> Done:
+    """In this process: others would take as long to start as all the rest."""
+    settings = as_environment(replace(stage.settings, environ={}))
+    done = await asyncio.to_thread(CliRunner().invoke, billing, arguments, env=settings)
+    assert done.exception is None or isinstance(done.exception, SystemExit)
+    return Done(done.exit_code, done.stdout, done.stderr)
+
+
+async def make_dead(stage: Stage, number: int) -> list[str]:
+    outbox = Outbox(stage.store.database)
+    await outbox.ensure_indexes()
+    dead = []
+    for each in range(number):
+        await outbox.add([row(each)], None)
+        batch = await outbox.claim()
+        assert batch is not None
+        await outbox.failed(batch, "it answered 500: no\x1b[31m", again_in_s=None)
+        dead.append(batch.id)
+    return dead
+
+
+async def test_an_empty_outbox_is_no_trouble(stage: Stage) -> None:
+    status, as_json, listed = [
+        await asked(stage, *words) for words in (("status",), ("status", "--json"), ("list", "--json"))
+    ]
+
+    assert (status.code, as_json.code, listed.code) == (0, 0, 0)
+    assert "not set here" in status.out
+    assert as_json.json == {
+        "endpoint": None,
+        "pending": 0,
+        "oldest_pending_age_s": 0.0,
+        "dead": 0,
+        "last_delivered_at": None,
+        "endpoints_in_trouble": [],
+    }
+    assert listed.json == []
+
+
+async def test_dead_batches_are_seen_looked_into_and_replayed(stage: Stage) -> None:
+    [first, second] = await make_dead(stage, 2)
+
+    status = await asked(stage, "status")
+    listed = await asked(stage, "list", "--state", "dead", "--json")
+    table = await asked(stage, "list")
+    shown = await asked(stage, "show", first)
+    shown_json = await asked(stage, "show", first, "--json")
+
+    assert status.code == 1
+    assert "dead:           2 batches" in status.out
+    assert "replay --dead" in status.err
+    assert [each["batch_id"] for each in listed.json] == [second, first]
+    assert table.out.splitlines()[1].split("\t")[:4] == [second, "dead", "1", "1"]
+    assert "it answered 500: no\\x1b[31m" in table.out
+    assert "run_1:7:0" in shown.out
+    assert shown_json.json["payload"]["data"]["events"][0]["id"] == "run_1:7:0"
+
+    dry = await asked(stage, "replay", "--dead", "--dry-run")
+    unasked = await asked(stage, "replay", "--dead")
+    one = await asked(stage, "replay", first)
+    rest = await asked(stage, "replay", "--dead", "--yes", "--json")
+
+    assert (dry.code, dry.out) == (0, "would replay 2 batches; nothing was changed\n")
+    assert unasked.code == 2
+    assert "--yes" in unasked.err
+    assert one.out == "1 batch: go out again\n"
+    assert rest.json == {"changed": 1}
+    assert (await asked(stage, "status", "--json")).json["pending"] == 2
+
+
+async def test_batches_are_dropped_unless_they_are_delivered(stage: Stage) -> None:
+    [dead, _] = await make_dead(stage, 2)
+    outbox = Outbox(stage.store.database)
+    for number in (8, 9):
+        await outbox.add([row(number)], None)
+    delivered = await outbox.claim()
+    assert delivered is not None
+    await outbox.delivered(delivered)
+    pending = (await asked(stage, "list", "--state", "pending", "--json")).json[0]["batch_id"]
+
+    refused = await asked(stage, "drop", dead, delivered.id)
+    dropped = await asked(stage, "drop", dead, pending)
+    rest = await asked(stage, "drop", "--dead", "--yes", "--json")
+
+    assert (refused.code, refused.out) == (1, "")
+    assert f"there is no batch {delivered.id} to drop; `unattended billing list` shows them" in refused.err
+    assert (dropped.code, dropped.out) == (0, "2 batches: dropped\n")
+    assert rest.json == {"changed": 1}
+    assert [each["batch_id"] for each in (await asked(stage, "list", "--json")).json] == [delivered.id]
+
+
+async def test_an_endpoint_that_is_gone_is_told_and_resumed(stage: Stage) -> None:
+    endpoint = Endpoint(stage.store.database, "https://bills.example/usage?token=t0ken", Pace())
+    await endpoint.refused(Posted(410, "it answered 410: gone"), batch_id="batch_1")
+
+    status = await asked(stage, "status")
+    resumed = [await asked(stage, "resume") for _ in range(2)]
+
+    assert status.code == 1
+    assert "https://bills.example/…" in status.out
+    assert "stopped since 20" in status.out
+    assert "unattended billing resume" in status.err
+    assert "t0ken" not in status.out + status.err
+    assert [each.out for each in resumed] == ["batches go to it again\n", "nothing held them back\n"]
+    assert not await endpoint.is_spared()
+
+
+async def test_an_export_goes_to_a_file_or_to_a_pipe(stage: Stage) -> None:
+    await use(stage.store.database, [*days(30), *days(30, app_id="globex")])
+
+    to_file = await unattended(stage, "billing", "export", "-o", "usage.csv", "--app", "acme")
+    piped = await asked(stage, "export", "--format", "jsonl", "--since", "2026-01-11", "--until", "2026-01-12")
+
+    assert (to_file.code, to_file.out, to_file.err) == (0, "", "30 calls\n")
+    with (stage.folder / "usage.csv").open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == 30
+    assert {each["app_id"] for each in rows} == {"acme"}
+    assert not list(stage.folder.glob("*.part"))
+    lines = [json.loads(line) for line in piped.out.splitlines()]
+    assert [(each["app_id"], each["at"][:10]) for each in lines] == [("acme", "2026-01-11"), ("globex", "2026-01-11")]
+
+
+async def test_resending_says_first_how_much_it_is(stage: Stage) -> None:
+    await use(stage.store.database, days(30))
+
+    dry = await asked(stage, "resend", "--since", "2026-01-01", "--dry-run", "--json")
+    unasked = await asked(stage, "resend", "--since", "2026-01-01")
+    done = await asked(stage, "resend", "--since", "2026-01-01", "--yes")
+
+    assert dry.json == {"dry_run": True, "calls": 30}
+    assert unasked.code == 2
+    assert "send 30 calls again" in unasked.err
+    assert done.out == "30 calls in the outbox\n"
+    assert sum(each["events"] for each in (await asked(stage, "list", "--json")).json) == 30
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (("drop", "batch_x"), 1, "there is no batch batch_x to drop"),
+        (("show", "batch_x"), 1, "there is no batch batch_x; `unattended billing list` shows them"),
+        (("replay",), 2, "name batches, or say --dead"),
+        (("replay", "batch_x", "--dead"), 2, "not both"),
+        (("replay", "batch_x"), 1, "there is no batch batch_x"),
+        (("resend",), 2, "--since 2026-01-31"),
+        (("export", "--since", "1d", "--until", "2d"), 2, "--since is not before --until"),
+        (("export", "--format", "xml"), 2, "xml"),
+        (("export", "-o", "no/folder/usage.csv"), 1, "no/folder/usage.csv cannot be written: No such file"),
+        (("list", "--state", "lost"), 2, "lost"),
+    ],
+    ids=lambda value: "-".join(value).replace("/", "_") if isinstance(value, tuple) else "",
+)
+async def test_a_mistake_is_one_line_that_says_what_to_do(
+    stage: Stage, arguments: tuple[str, ...], code: int, said: str
+) -> None:
+    done = await asked(stage, *arguments)
+
+    assert (done.code, done.out) == (code, "")
+    assert said in done.err
+
+
+async def test_a_file_that_was_there_stays_until_the_new_one_is_whole(stage: Stage) -> None:
+    (stage.folder / "usage.csv").touch()
+    (stage.folder / "usage.csv.part").mkdir()
+
+    done = await asked(stage, "export", "-o", str(stage.folder / "usage.csv"))
+
+    assert done.code == 1
+    assert (stage.folder / "usage.csv").stat().st_size == 0
+
+
+async def test_who_has_read_enough_may_leave(stage: Stage) -> None:
+    await use(stage.store.database, days(31) * 10)
+
+    process = await asyncio.create_subprocess_exec(
+        *("sh", "-c", f"{sys.executable} -P {PROGRAM} billing export | head -n 2"),
+        env=environment(stage),
+        stdout=PIPE,
+        stderr=PIPE,
+    )
+    out, err = await asyncio.wait_for(process.communicate(), 60)
+
+    assert out.decode().startswith("id,at,app_id,")
+    assert len(out.splitlines()) == 2
+    assert err == b""

@@ -1,0 +1,117 @@
+"""`unattended budgets` against a real store: set, looked at, changed and removed."""
+
+import asyncio
+import json
+from datetime import UTC, datetime
+
+import pytest
+from click.testing import CliRunner, Result
+from rich.cells import cell_len
+
+from accounting.budgets.store import Budgets
+from ops.cli.budgets.group import budgets
+from tests.integration.ops.command import unattended
+from tests.integration.ops.on_terminal import on_terminal
+from tests.integration.stage import Stage
+from tests.integration.usage_rows import Used, use
+from workers.settings import as_environment
+
+pytestmark = pytest.mark.integration
+
+
+async def asked(stage: Stage, *arguments: str) -> Result:
+    """In this process: others would take as long to start as all the rest."""
+    return await asyncio.to_thread(CliRunner().invoke, budgets, arguments, env=as_environment(stage.settings))
+
+
+async def test_a_budget_is_made_changed_shown_and_removed(stage: Stage) -> None:
+    day = ("set", "--app", "acme", "--per", "day", "--usd")
+
+    made = await unattended(stage, "budgets", *day, "10", "--timezone", "Europe/Berlin", "--note", "trial")
+    changed = await asked(stage, *day, "12.5", "--new-runs", "refuse", "--json")
+    again = await asked(stage, *day, "12.5")
+    shown = await asked(stage, "show", "app:acme/day/usd")
+    shown_json = await asked(stage, "show", "app:acme/day/usd", "--json")
+    removed = await asked(stage, "remove", "app:acme/day/usd")
+    gone = [await asked(stage, verb, "app:acme/day/usd") for verb in ("remove", "show")]
+
+    assert (made.code, made.err) == (0, "")
+    assert made.out == (
+        "app:acme/day/usd is made: at most USD 10.00 a day for acme, in the time of Europe/Berlin\n"
+        "when it is spent: new runs wait, running ones stop\n"
+    )
+    told = json.loads(changed.stdout)
+    assert (told["how"], told["limit"], told["timezone"]) == ("changed", 12.5, "Europe/Berlin")
+    assert (told["new_runs"], told["note"]) == ("refuse", "trial")
+    assert again.stdout.startswith("app:acme/day/usd is as it was: at most USD 12.50 a day")
+    lines = shown.stdout.splitlines()
+    assert lines[2:4] == ["when it is spent: new runs fail at their start, running ones stop", "note: trial"]
+    assert lines[4].endswith("(cli)")
+    assert json.loads(shown_json.stdout)["updated_by"].endswith("(cli)")
+    assert removed.stdout == "app:acme/day/usd is removed\n"
+    assert await Budgets(stage.store.database).list() == []
+    for each in gone:
+        assert (each.exit_code, each.stdout) == (1, "")
+        assert each.stderr == (
+            "unattended: there is no budget app:acme/day/usd; `unattended budgets list` shows them\n"
+        )
+
+
+async def test_a_change_that_does_not_fit_what_is_kept_is_refused(stage: Stage) -> None:
+    day = ("set", "--app", "acme", "--per", "day", "--usd", "10")
+    await asked(stage, *day, "--pause-triggers")
+
+    refused = await asked(stage, *day, "--soft")
+    taken = await asked(stage, *day, "--soft", "--leave-triggers")
+
+    assert (refused.exit_code, taken.exit_code) == (2, 0)
+    assert "--pause-triggers cannot be: a soft budget only warns" in refused.output
+
+
+async def test_names_of_all_sorts_are_limited_and_found_again(stage: Stage) -> None:
+    for name in ("a/b c", "日本", "50%", "-x", "acme/workflow:y"):
+        made = await asked(stage, "set", f"--app={name}", "--per", "total", "--tokens", "5_000", "--json")
+        budget_id = json.loads(made.stdout)["budget_id"]
+        shown = await asked(stage, "show", "--json", "--", budget_id)
+        assert json.loads(shown.stdout)["app_id"] == name
+        assert (await asked(stage, "remove", "--", budget_id)).exit_code == 0
+
+
+async def test_the_list_is_for_people_pipes_and_programs(stage: Stage) -> None:
+    nothing = await asked(stage, "list")
+    for arguments in (
+        ("--app", "acme", "--per", "day", "--usd", "10"),
+        ("--app", "globex", "--per", "run", "--tokens", "1000"),
+        ("--workflow", "Digest", "--per", "hour", "--usd", "0.5", "--soft"),
+    ):
+        assert (await asked(stage, "set", *arguments)).exit_code == 0
+
+    piped = await asked(stage, "list")
+    rows = json.loads((await asked(stage, "list", "--json")).stdout)
+    of_app = json.loads((await asked(stage, "list", "--json", "--app", "acme")).stdout)
+    screen = await on_terminal(stage, 70, "budgets", "list", NO_COLOR="1")
+
+    assert (nothing.stdout.count("\n"), "budgets set --help" in nothing.stderr) == (1, True)
+    ids = ["app:acme/day/usd", "app:globex/run/tokens", "workflow:Digest/hour/usd"]
+    assert [line.split("\t")[0] for line in piped.stdout.splitlines()] == ["budget_id", *ids]
+    assert [row["budget_id"] for row in rows] == ids
+    assert [row["budget_id"] for row in of_app] == [ids[0], ids[2]]
+    assert {"spent", "reserved", "left", "share", "window_end", "exhausted", "rejections"} <= set(rows[0])
+    assert rows[0]["spent"] == 0
+    assert datetime.fromisoformat(rows[0]["window_end"]) > datetime.now(UTC)
+    assert [line.split()[0] for line in screen] == ["budget", *ids]
+    assert max(map(cell_len, screen)) <= 70
+
+
+async def test_what_was_spent_before_a_budget_was_set_is_told(stage: Stage) -> None:
+    await use(stage.store.database, [Used("acme", input=2_000_000, output=0)])
+
+    spent = await asked(stage, "set", "--app", "acme", "--per", "total", "--usd", "1.5")
+    raised = await asked(stage, "set", "--app", "acme", "--per", "total", "--usd", "8", "--note", "raised")
+    [row] = json.loads((await asked(stage, "list", "--json")).stdout)
+    shown = await asked(stage, "show", "app:acme/total/usd")
+
+    assert spent.stderr == ("unattended: it is spent already, USD 2.00: `unattended budgets show app:acme/total/usd`\n")
+    assert (raised.exit_code, raised.stderr) == (0, "")
+    assert (row["spent"], row["left"], row["share"], row["exhausted"]) == (2, 6, 0.25, False)
+    assert "2.00 of USD 8.00, 25 %  ███████▌" in shown.stdout.splitlines()

@@ -1,0 +1,170 @@
+"""Ended runs, counted on a real MongoDB: whatever happens between two looks, each run counts once."""
+
+from collections import Counter
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from pymongo.asynchronous.client_session import AsyncClientSession
+
+from accounting.one_moment import at_one_moment
+from ops.exporter import ended_runs
+from ops.exporter.ended_runs import MARGIN, EndedRuns, RunLabels
+from workers.control.cancelling import discard
+from workers.control.replaying import replay
+from workers.reconciling.retention import PRUNED, Retention
+from workers.store.ownership import Ownership
+from workers.store.run import RunRequest, RunState, TriggerEvent
+from workers.store.run_document import run_document
+from workers.store.run_store import RunStore
+
+pytestmark = pytest.mark.integration
+
+NOW = datetime.now(UTC)
+COMPLETED = RunLabels("acme", "Digest", "api", "completed")
+TIMED_OUT = RunLabels("acme", "Digest", "api", "timeout")
+
+
+class Look:
+    """As an exporter looks, at a time that the test says."""
+
+    def __init__(self, store: RunStore, clock: list[float]) -> None:
+        self._database = store.database
+        self._runs = EndedRuns(store.database, clock=lambda: clock[0])
+
+    async def at(self, now: datetime) -> Mapping[RunLabels, int]:
+        async def ask(session: AsyncClientSession) -> Mapping[RunLabels, int]:
+            return await self._runs.look(session, now)
+
+        return await at_one_moment(self._database, ask)
+
+
+class NoWakeups:
+    def send(self, run_id: str) -> None:
+        """Nobody works here."""
+
+
+@pytest.fixture
+def clock() -> list[float]:
+    return [0.0]
+
+
+@pytest.fixture
+def look(store: RunStore, clock: list[float]) -> Look:
+    return Look(store, clock)
+
+
+def request(number: int) -> RunRequest:
+    return RunRequest("acme", "Digest", TriggerEvent("api", "test", str(number), fired_at=NOW))
+
+
+async def ended(store: RunStore, number: int, at: datetime, **changes: Any) -> None:
+    document = run_document(request(number), now=NOW, republish_after=timedelta(0))
+    del document["lane"]
+    end = {"state": "succeeded", "outcome": {"kind": "completed"}, "finished_at": at}
+    await store.runs.insert_one({**document, **end, **changes})
+
+
+async def parked(store: RunStore) -> str:
+    run_id = (await store.insert(request(1))).run_id
+    ownership = Ownership(store, owner="w", lease_s=30)
+    claim = await ownership.claim(run_id)
+    assert claim is not None
+    await ownership.finish(claim, RunState.PARKED, {"outcome": {"kind": "timeout", "reason": "slow", "error": None}})
+    return run_id
+
+
+async def test_what_ends_between_two_looks_is_counted_from_then_on(store: RunStore, look: Look) -> None:
+    await ended(store, 1, NOW - timedelta(days=1))
+    seen = [await look.at(NOW)]
+    for number, minutes in ((2, 1), (3, 2), (4, 30)):
+        await ended(store, number, NOW + timedelta(minutes=minutes))
+        seen.append(await look.at(NOW + timedelta(minutes=minutes)))
+    seen += [await look.at(NOW + timedelta(minutes=60)) for _ in range(2)]
+
+    assert [each[COMPLETED] for each in seen] == [1, 2, 3, 4, 4, 4]
+
+
+async def test_an_end_that_is_seen_only_after_its_time_is_counted(store: RunStore, look: Look) -> None:
+    """Its transaction went on, or a new primary has another clock."""
+    await look.at(NOW)
+    await look.at(NOW + timedelta(seconds=5))
+
+    await ended(store, 1, NOW + timedelta(seconds=5) - MARGIN + timedelta(seconds=1))
+
+    assert (await look.at(NOW + timedelta(seconds=10)))[COMPLETED] == 1
+    assert (await look.at(NOW + timedelta(hours=5)))[COMPLETED] == 1
+
+
+async def test_a_clock_that_goes_back_counts_nothing_twice(store: RunStore, look: Look) -> None:
+    await ended(store, 1, NOW)
+    seen = [await look.at(NOW + MARGIN + timedelta(seconds=1)), await look.at(NOW - timedelta(seconds=30))]
+
+    assert [each[COMPLETED] for each in seen] == [1, 1]
+
+
+async def test_what_is_deleted_between_two_looks_stays_counted(store: RunStore, look: Look) -> None:
+    await ended(store, 1, NOW - timedelta(days=31))
+    await ended(store, 2, NOW)
+    before = await look.at(NOW)
+    counts: Counter[str] = Counter()
+    await Retention(store, timedelta(days=30)).run_pass(counts)
+
+    assert counts[PRUNED] == 1
+    assert await look.at(NOW + timedelta(seconds=5)) == before == {COMPLETED: 2}
+    assert await Look(store, [0.0]).at(NOW) == before
+
+
+@pytest.mark.parametrize("looked", ["while it was parked", "only later"])
+@pytest.mark.parametrize("how", ["discarded", "replayed"])
+async def test_a_run_that_was_parked_counts_once_whatever_becomes_of_it(
+    store: RunStore, look: Look, how: str, looked: str
+) -> None:
+    await look.at(NOW - timedelta(minutes=30))
+    run_id = await parked(store)
+    resolved_at = datetime.now(UTC) + 3 * MARGIN
+    if looked == "while it was parked":
+        assert await look.at(datetime.now(UTC)) == {TIMED_OUT: 1}
+        assert await look.at(datetime.now(UTC) + 2 * MARGIN) == {TIMED_OUT: 1}
+    if how == "discarded":
+        await discard(store, run_id, by="ada")
+    else:
+        await replay(store, NoWakeups(), run_id, by="ada")
+    await store.runs.update_one({"_id": run_id}, {"$set": {"finished_at": resolved_at}})
+
+    after = [await look.at(resolved_at + passed * MARGIN) for passed in (0, 0.5, 2, 4)]
+
+    assert after == [{TIMED_OUT: 1}] * 4
+    assert await Look(store, [0.0]).at(resolved_at) == {TIMED_OUT: 1}
+
+
+async def test_a_run_that_waits_for_a_person_counts_when_it_ends(store: RunStore, look: Look) -> None:
+    await ended(store, 1, NOW, state="needs_human")
+    asked = await look.at(NOW)
+    await store.runs.update_one({}, {"$set": {"state": "succeeded", "finished_at": NOW + timedelta(minutes=9)}})
+
+    assert asked == {}
+    assert (await look.at(NOW + timedelta(minutes=10)))[COMPLETED] == 1
+
+
+async def test_now_and_then_everything_is_counted_anew(store: RunStore, look: Look, clock: list[float]) -> None:
+    await ended(store, 1, NOW - timedelta(days=3))
+    await look.at(NOW)
+    await ended(store, 2, NOW - timedelta(days=2))  # put back by hand
+    before = await look.at(NOW)
+    clock[0] = ended_runs.RECOUNTED_EVERY_S
+
+    assert before[COMPLETED] == 1
+    assert (await look.at(NOW))[COMPLETED] == 2
+
+
+async def test_a_look_reads_only_what_ended_lately(store: RunStore) -> None:
+    for number in range(50):
+        await ended(store, number, NOW - timedelta(minutes=number))
+
+    pipeline = ended_runs.since(NOW - timedelta(minutes=2), NOW)
+    command = {"aggregate": "runs", "pipeline": pipeline, "cursor": {}}
+    explained: dict[str, Any] = await store.database.command("explain", command, verbosity="executionStats")
+
+    assert explained["executionStats"]["totalDocsExamined"] == 3, explained

@@ -1,0 +1,57 @@
+"""Many apps, with three workflows on three models each: a scrape stays small, and leaves nothing out."""
+
+from collections import Counter
+
+import pytest
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.parser import text_string_to_metric_families
+
+from accounting.ledger.rows import INDEXES
+from accounting.totals.reading import totals_pipeline
+from ops.exporter.metrics import StoreCollector
+from ops.exporter.snapshot import Snapshots
+from tests.large_ledger import CALLS_OF_A_RUN, Size, fill
+from workers.settings import Settings
+from workers.store.run_store import RunStore
+
+pytestmark = pytest.mark.integration
+
+ROWS = 50_000
+LARGEST = 1_000_000  # bytes
+SHOWN = {
+    "calls": "model_calls",
+    **{f"{kind}_tokens": f"{kind}_tokens" for kind in ("input", "cached_input", "cache_write", "output", "reasoning")},
+    **{name: f"usage_{name}" for name in ("missing", "estimated", "unpriced")},
+}
+
+
+async def page(store: RunStore, cap: int) -> str:
+    collector, registry = StoreCollector(), CollectorRegistry()
+    registry.register(collector)
+    collector.show(await Snapshots(store.database, max_app_labels=cap).take(), took_s=0.1)
+    return generate_latest(registry).decode()
+
+
+@pytest.mark.parametrize("apps", [1_000, 113], ids=["of very many apps", "with every series there can be"])
+async def test_a_scrape_is_below_a_megabyte_and_adds_up_to_the_ledger(
+    store: RunStore, settings: Settings, apps: int
+) -> None:
+    await fill(store.database, Size(ROWS, apps, workflows=3, models=3))
+    await store.database["usage"].create_indexes([*INDEXES])
+
+    written = await page(store, settings.max_app_labels)
+
+    sums: Counter[str] = Counter()
+    named: set[str] = set()
+    for family in text_string_to_metric_families(written):
+        for sample in family.samples:
+            sums[sample.name] += int(sample.value)
+            named.update(value for label, value in sample.labels.items() if label == "app")
+    found = await store.database["usage"].aggregate(totals_pipeline((), {}))
+    [ledger] = await found.to_list(None)
+    assert len(written) < LARGEST
+    assert len(named) == settings.max_app_labels + 1
+    assert {name: sums[f"unattended_{metric}_total"] for name, metric in SHOWN.items()} == {
+        name: ledger[name] for name in SHOWN
+    }
+    assert sums["unattended_runs_total"] == ROWS // CALLS_OF_A_RUN

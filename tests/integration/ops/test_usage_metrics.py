@@ -1,0 +1,222 @@
+"""What the exporter shows as usage, on a real MongoDB: the ledger's own sums, whatever is done to totals and rows."""
+
+import random
+from collections import Counter
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from accounting.app_labels import OTHER, AppLabels
+from accounting.ledger.ledger import Ledger
+from accounting.ledger.rows import OPEN
+from accounting.one_moment import at_one_moment
+from accounting.totals.rebuilding import rebuild
+from accounting.totals.roll_up import RollUp
+from accounting.totals.sums import HOURS, STATE, TOTALS
+from accounting.usage import BegunCall, ModelCall, RunOwner, Tokens, UsageStatus
+from ops.exporter.metrics import StoreCollector
+from ops.exporter.snapshot import Snapshots
+from ops.exporter.usage import Change, UsageCounts
+from tests.integration.usage_rows import PRICES
+from workers.store.run_store import RunStore
+
+pytestmark = pytest.mark.integration
+
+LONG_AGO = datetime(2026, 3, 1, tzinfo=UTC)
+NAMED = 3
+Series = dict[tuple[str, ...], float]
+
+
+class Exporter:
+    def __init__(self, store: RunStore) -> None:
+        self._snapshots = Snapshots(store.database, max_app_labels=NAMED)
+        self._collector = StoreCollector()
+
+    async def shown(self) -> dict[str, Series]:
+        """By metric, what it shows of usage that is not 0."""
+        self._collector.show(await self._snapshots.take(), took_s=0)
+        shown = {
+            family.name: {tuple(each.labels.values()): each.value for each in family.samples if each.value}
+            for family in self._collector.collect()
+            if family.type == "counter" and family.name not in ("unattended_runs", "unattended_budget_rejections")
+        }
+        return {name: series for name, series in shown.items() if series}
+
+
+class Calls:
+    """Model calls, begun and ended as a worker does it."""
+
+    def __init__(self, store: RunStore, *, seed: int) -> None:
+        self._ledger = Ledger(store.database, PRICES)
+        self._random = random.Random(seed)
+        self._begun: list[tuple[RunOwner, BegunCall]] = []
+        self._count = 0
+
+    async def begin(self) -> None:
+        self._count += 1
+        chosen = self._random.choice
+        owner = RunOwner(f"run_{self._count}", chosen("abcde"), None, "c", chosen("VW"), chosen(["api", "schedule"]))
+        at = LONG_AGO + timedelta(minutes=self._random.randrange(600))
+        call = BegunCall(1, chosen("AB"), "openai", chosen(["gpt", "llama"]), at)
+        await self._ledger.begin(owner, lease_token=1, call=call)
+        self._begun.append((owner, call))
+
+    async def make(self) -> None:
+        await self.begin()
+        await self.end()
+
+    async def end(self) -> None:
+        """One of those that have begun, given up as missing meanwhile or not."""
+        if not self._begun:
+            return
+        owner, begun = self._begun.pop(self._random.randrange(len(self._begun)))
+        status: UsageStatus = self._random.choice(["reported", "reported", "estimated", "missing"])
+        tokens = Tokens() if status == "missing" else Tokens(*self._random.sample(range(1, 1000), 5))
+        call = ModelCall(
+            **{name: getattr(begun, name) for name in ("number", "agent", "provider", "model", "started_at")},
+            tokens=tokens,
+            status=status,
+            ok=status != "missing",
+            duration_s=1.0,
+        )
+        await self._ledger.record(owner, lease_token=1, call=call)
+
+
+def by_rows(rows: Sequence[Mapping[str, Any]], named: set[str]) -> dict[str, Counter[tuple[str, ...]]]:
+    """Counted in the plainest way."""
+    shown: dict[str, Counter[tuple[str, ...]]] = {}
+    for row in rows:
+        if row.get("rollup") == OPEN:
+            continue
+        app = row["app_id"] if row["app_id"] in named else OTHER
+        of_model = (row["model"], row["provider"])
+        labels = (app, row["workflow"], *of_model)
+        found: dict[str, tuple[tuple[str, ...], int]] = {
+            **{f"{kind}_tokens": (labels, row[f"{kind}_tokens"]) for kind in ("input", "cached_input", "cache_write")},
+            **{f"{kind}_tokens": (labels, row[f"{kind}_tokens"]) for kind in ("output", "reasoning")},
+            "cost_usd": (labels, row["cost_nano_usd"] or 0),
+            "model_calls": ((*labels, str(row["ok"]).lower()), 1),
+            "usage_missing": ((*labels, str(row["ok"]).lower()), row["status"] == "missing"),
+            "usage_unpriced": ((app, *of_model), row["cost_nano_usd"] is None and row["status"] != "missing"),
+            "usage_estimated": ((app, *of_model), row["status"] == "estimated"),
+            "agent_input_tokens": ((row["workflow"], row["agent"]), row["input_tokens"]),
+            "agent_output_tokens": ((row["workflow"], row["agent"]), row["output_tokens"]),
+        }
+        for name, (key, count) in found.items():
+            shown.setdefault(f"unattended_{name}", Counter())[key] += count
+    return shown
+
+
+async def of_ledger(store: RunStore) -> dict[str, Series]:
+    labels = await store.database["metric_labels"].find_one({"_id": "apps"})
+    rows = await store.database["usage"].find().to_list(None)
+    sums = by_rows(rows, set(labels["names"][:NAMED] if labels else ()))
+    unit = {"unattended_cost_usd": 1e9}
+    return {
+        name: {key: count / unit.get(name, 1) for key, count in (+counts).items()}
+        for name, counts in sums.items()
+        if +counts
+    }
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+async def test_whatever_happens_to_the_ledger_metrics_are_its_sums(store: RunStore, seed: int) -> None:
+    """One exporter that has seen everything and one that starts now, at every step."""
+    calls, roll_up, counts = Calls(store, seed=seed), RollUp(store.database, batch=7), Counter[str]()
+    await roll_up.run_pass(counts)
+    living = Exporter(store)
+    steps: list[Callable[[], Coroutine[Any, Any, Any]]] = [
+        *[calls.begin] * 6,
+        *[calls.end] * 5,
+        *[roll_up.add_some] * 2,
+        lambda: rebuild(store.database),
+    ]
+    dice = random.Random(seed)
+
+    for _ in range(8):
+        for _ in range(15):
+            await dice.choice(steps)()
+        shown = await living.shown()
+        assert shown == await Exporter(store).shown() == await of_ledger(store)
+    assert len(shown) == 12
+
+
+async def test_a_look_asks_for_what_has_changed_and_no_more(store: RunStore) -> None:
+    calls, roll_up, counts = Calls(store, seed=7), RollUp(store.database), UsageCounts(store.database)
+    changes: list[Change] = []
+
+    async def look() -> None:
+        changes.append(await at_one_moment(store.database, counts.look))
+        counts.take(changes[-1], AppLabels())
+
+    for _ in range(30):
+        await calls.make()
+    await roll_up.run_pass(Counter())
+    await look()
+    await look()
+    await calls.make()
+    await look()
+    await roll_up.run_pass(Counter())
+    await look()
+
+    assert len(changes[0].totals) > 10
+    assert [(len(each.totals), len(each.waiting)) for each in changes[1:]] == [(0, 0), (0, 1), (1, 0)]
+
+
+@pytest.mark.parametrize("lost", [(TOTALS,), (HOURS, TOTALS), (HOURS, TOTALS, STATE)])
+async def test_totals_that_are_lost_and_made_anew_move_no_counter(store: RunStore, lost: tuple[str, ...]) -> None:
+    calls = Calls(store, seed=4)
+    for _ in range(30):
+        await calls.make()
+    await RollUp(store.database).run_pass(Counter())
+    living = Exporter(store)
+    before = await living.shown()
+
+    for name in lost:
+        await store.database[name].drop()
+    during = await living.shown()
+    await RollUp(store.database).run_pass(Counter())
+    await rebuild(store.database)
+
+    assert during == before
+    assert await living.shown() == before == await Exporter(store).shown()
+
+
+async def test_a_call_that_was_given_up_and_is_answered_after_all_moves_no_counter_back(store: RunStore) -> None:
+    """Until the exporter ends it shows one more call without usage than there were."""
+    calls, roll_up = Calls(store, seed=5), RollUp(store.database)
+    await calls.begin()
+    await roll_up.run_pass(Counter())
+    living = Exporter(store)
+    given_up = await living.shown()
+    for _ in range(20):  # of these, some have usage
+        await calls.make()
+    await calls.end()
+    await roll_up.run_pass(Counter())
+    answered = await living.shown()
+
+    assert sum(given_up["unattended_usage_missing"].values()) == 1
+    for name, series in given_up.items():
+        assert all(answered[name][labels] >= count for labels, count in series.items()), name
+    assert await Exporter(store).shown() == await of_ledger(store)
+
+
+async def test_an_older_store_that_is_put_back_is_shown_to_who_starts_then(store: RunStore) -> None:
+    calls, roll_up = Calls(store, seed=6), RollUp(store.database)
+    await calls.make()
+    await roll_up.run_pass(Counter())
+    kept = {name: await store.database[name].find().to_list(None) for name in ("usage", HOURS, TOTALS, STATE)}
+    for _ in range(5):
+        await calls.make()
+        await roll_up.run_pass(Counter())
+    living = Exporter(store)
+    newest = await living.shown()
+
+    for name, documents in kept.items():
+        await store.database[name].delete_many({})
+        await store.database[name].insert_many(documents)
+
+    assert await living.shown() == newest
+    assert await Exporter(store).shown() == await of_ledger(store)

@@ -1,0 +1,159 @@
+"""Usage over HTTP: summed by what a caller asks for, page by page, and never another app's."""
+
+import csv
+import io
+from collections import Counter
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from accounting.ledger.rows import COLLECTION
+from accounting.totals.roll_up import RollUp
+from tests.integration.triggers.api.conftest import Client
+from tests.integration.triggers.api.test_pages import pages
+from tests.integration.triggers.gateway_server import Gateway
+from tests.integration.usage_rows import Used, days, use
+from triggers.api.paging import Paging, cursor_of
+
+pytestmark = pytest.mark.integration
+
+
+async def rows(client: Client, query: str = "") -> list[dict[str, Any]]:
+    return [row for page in await pages(client, f"/v1/usage{query}") for row in page]
+
+
+async def test_a_row_says_all_that_the_command_says(gateway: Gateway, operator: Client) -> None:
+    await use(
+        gateway.ground.database,
+        [Used(), Used(status="estimated"), Used(status="missing"), Used(model="local"), Used("globex", model="local")],
+    )
+
+    acme, globex = await rows(operator)
+
+    assert acme == {
+        "app_id": "acme",
+        "calls": 4,
+        "input_tokens": 300,
+        "cached_input_tokens": 150,
+        "cache_write_tokens": 0,
+        "output_tokens": 30,
+        "reasoning_tokens": 0,
+        "cost_usd": 0.00024,
+        "missing": 1,
+        "estimated": 1,
+        "unpriced": 1,
+    }
+    assert (globex["app_id"], globex["cost_usd"], globex["unpriced"]) == ("globex", None, 1)
+
+
+async def test_filters_and_keys_narrow_and_split_the_sums(gateway: Gateway, operator: Client) -> None:
+    at = datetime(2026, 3, 1, 23, 30, tzinfo=UTC)
+    await use(
+        gateway.ground.database,
+        [
+            Used(),
+            Used(agent="Clerk", trigger_type="webhook"),
+            Used(model="local", at=at),
+            Used(workflow="Orders", at=at + timedelta(hours=1)),
+            Used("globex"),
+        ],
+    )
+
+    for query, expected in {
+        "by=model&app_id=acme": [("gpt", 3), ("local", 1)],
+        "by=agent": [("Clerk", 1), ("Writer", 4)],
+        "by=trigger_type&workflow=Digest": [("schedule", 3), ("webhook", 1)],
+        "by=day": [("2026-03-01", 4), ("2026-03-02", 1)],
+        "by=hour&since=2026-03-01T23:00:00Z": [("2026-03-01T23:00Z", 1), ("2026-03-02T00:00Z", 1)],
+        "by=hour&since=2026-03-01T23:31:00Z": [("2026-03-02T00:00Z", 1)],
+        "by=provider&until=2026-03-01T23:30:00Z&agent=Writer&provider=openai": [("openai", 2)],
+        "by=app_id&by=day&by=model&model=local": [("acme", 1)],
+        "by=workflow&app_id=nobody": [],
+        "by=day&since=2027-01-01T00:00:00Z": [],
+    }.items():
+        key = query.partition("=")[2].partition("&")[0]
+        assert [(row[key], row["calls"]) for row in await rows(operator, f"?{query}")] == expected, query
+
+
+async def test_an_apps_key_sees_the_usage_of_its_app_alone(gateway: Gateway, acme: Client) -> None:
+    await use(gateway.ground.database, [Used(), Used("globex", model="secret")])
+
+    assert [row["app_id"] for row in await rows(acme)] == ["acme"]
+    assert [row["model"] for row in await rows(acme, "?by=model&app_id=acme")] == ["gpt"]
+    assert (await acme.get("/v1/usage?app_id=globex")).status_code == 403
+
+
+@pytest.mark.parametrize("rolled_up", [False, True])
+async def test_every_row_is_on_one_page_whatever_is_added_meanwhile(
+    gateway: Gateway, operator: Client, rolled_up: bool
+) -> None:
+    database = gateway.ground.database
+    apps = ["acme", "globex", "日本"]
+    await use(database, [used for app in apps for used in days(28, app_id=app)])
+    if rolled_up:
+        await RollUp(database).run_pass(Counter())
+
+    found = await pages(operator, "/v1/usage?by=app_id&by=day&limit=11")
+
+    assert [len(page) for page in found] == [11] * 7 + [7]
+    read = [(row["day"], row["app_id"]) for page in found for row in page]
+    assert read == sorted(read)
+    assert len({*read}) == 28 * 3
+    by_hour = await rows(operator, "?by=hour&limit=10")
+    assert [row["calls"] for row in by_hour] == [3] * 28
+
+
+async def test_a_page_is_read_without_the_pieces_before_it(gateway: Gateway, operator: Client) -> None:
+    await use(gateway.ground.database, days(28))
+    first = (await operator.get("/v1/usage?by=hour&limit=20")).json()
+    await gateway.ground.database[COLLECTION].delete_many({"at": {"$lt": datetime(2026, 1, 20, tzinfo=UTC)}})
+
+    rest = (await operator.get(f"/v1/usage?by=hour&limit=20&cursor={first['next']}")).json()
+
+    assert [row["hour"][8:10] for row in rest["items"]] == [str(day) for day in range(21, 29)]
+    assert rest["next"] is None
+
+
+async def test_a_page_may_be_csv_that_no_spreadsheet_calculates(gateway: Gateway, operator: Client) -> None:
+    await use(gateway.ground.database, [Used("=cmd|' /C calc'!A0"), Used("acme,inc"), Used("x", model="local")])
+
+    answer = await operator.get("/v1/usage?limit=2", headers={"accept": "text/csv"})
+    after = await operator.get(answer.links["next"]["url"], headers={"accept": "text/csv;q=0.9, */*;q=0.1"})
+
+    assert answer.headers["content-type"] == "text/csv; charset=utf-8"
+    found = [*csv.DictReader(io.StringIO(answer.text))]
+    assert [row["app_id"] for row in found] == ["'=cmd|' /C calc'!A0", "acme,inc"]
+    assert (found[0]["calls"], found[0]["input_tokens"]) == ("1", "100")
+    [last] = csv.DictReader(io.StringIO(after.text))
+    assert (last["app_id"], last["cost_usd"], "next" in after.links) == ("x", "", False)
+
+
+async def test_what_cannot_be_asked_is_said_field_by_field(acme: Client) -> None:
+    for query, field, said in (
+        ("by=fortnight", "by", "must be 'app_id', 'workflow'"),
+        ("by=run_id", "by", "must be 'app_id'"),
+        ("by=day&by=app_id&by=model&by=agent", "by", "at most 3"),
+        ("since=yesterday", "since", "a time with an offset"),
+        ("limit=0", "limit", "whole number from 1"),
+    ):
+        answer = await acme.get(f"/v1/usage?{query}")
+        assert (answer.status_code, list(answer.json()["errors"])) == (422, [field]), answer.text
+        assert said in answer.json()["errors"][field], answer.text
+
+
+async def test_a_cursor_of_other_keys_or_of_ones_own_making_is_none(gateway: Gateway, acme: Client) -> None:
+    await use(gateway.ground.database, [Used(agent="A"), Used(agent="B")])
+    cursor = (await acme.get("/v1/usage?by=agent&by=model&limit=1")).json()["next"]
+
+    assert (await acme.get(f"/v1/usage?by=agent&by=model&cursor={cursor}")).status_code == 200
+    assert (await acme.get(f"/v1/usage?by=model&by=agent&cursor={cursor}")).status_code == 404
+    for position in ([], ["day"], ["day", 1], ["hour", "2026-01-01"], {"day": 1}):
+        assert (await acme.get(f"/v1/usage?by=day&cursor={forged(position)}")).status_code == 404, position
+    for time in ("x", "9999-12-31", "0001-01-01", "2026-01-01T00:00+23:59"):
+        answer = await acme.get(f"/v1/usage?by=day&cursor={forged(['day', time])}")
+        assert answer.status_code == 200, answer.text
+
+
+def forged(position: Any) -> str:
+    return cursor_of(Paging(100, None, "/v1/usage", (("by", "day"),)), position)

@@ -1,0 +1,282 @@
+"""Budgets on real workers: what is spent by many runs at once, and what becomes of runs when nothing is left."""
+
+import asyncio
+import signal
+from collections import Counter
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from accounting.budgets import mending
+from accounting.budgets.budget import Budget, checked_budget
+from accounting.budgets.standing import Standing, standings
+from accounting.budgets.store import Budgets
+from tests.integration.stage import Document, Stage, relay, until
+
+pytestmark = pytest.mark.integration
+
+CALL_TOKENS = 100
+USAGE = {"input": 60, "output": 40}
+
+
+def answer(**more: Any) -> dict[str, Any]:
+    return {"text": "ok", "usage": USAGE, **more}
+
+
+async def set_budget(stage: Stage, limit: float, **more: Any) -> Budget:
+    given = {"app_id": "acme", "window": "total", "unit": "tokens", **more}
+    budget = checked_budget(limit=limit, **given)
+    await Budgets(stage.store.database).set(budget, by="a test")
+    return budget
+
+
+async def standing(stage: Stage) -> Standing:
+    [found] = await standings(stage.store.database)
+    return found
+
+
+async def recorded(stage: Stage, **query: Any) -> int:
+    rows = await stage.store.database["usage"].find(query).to_list(None)
+    return sum(row["input_tokens"] + row["output_tokens"] for row in rows)
+
+
+async def test_fifty_runs_at_once_spend_a_budget_for_ten_and_no_more(stage: Stage) -> None:
+    stage.package("Relay", relay("Relay", ["A"]))
+    stage.answers({}, default=answer(delay_s=0.2))
+    await set_budget(stage, 10 * CALL_TOKENS)
+    await stage.start_worker()
+    await stage.start_worker()
+
+    accepted = await asyncio.gather(*(stage.accept("Relay") for _ in range(50)))
+
+    async def all_settled() -> list[Document]:
+        runs = await stage.store.runs.find({}, {"state": 1, "hold": 1, "outcome": 1}).to_list(None)
+        return runs if all(run["state"] in ("succeeded", "failed") or run["hold"] for run in runs) else []
+
+    runs = await until("every run has ended or is held", all_settled)
+    assert len(accepted) == len(runs) == 50
+    spent = await recorded(stage)
+    assert 10 * CALL_TOKENS <= spent <= 11 * CALL_TOKENS
+    assert Counter(run["state"] for run in runs)["succeeded"] == spent // CALL_TOKENS
+    assert {run["outcome"]["kind"] for run in runs if run["state"] == "failed"} <= {"budget_exhausted"}
+
+    async def told() -> bool:
+        now = await standing(stage)
+        return now.spent == spent and now.reserved == 0 and now.exhausted
+
+    await until("the budget says what the ledger says", told)
+
+
+async def held(stage: Stage, run_id: str) -> Document:
+    async def is_held() -> Document | None:
+        run = await stage.run(run_id)
+        return run if run["hold"] else None
+
+    run: Document = await until(f"{run_id} is held", is_held)
+    return run
+
+
+async def remade(stage: Stage, budget: Budget, **changes: Any) -> None:
+    await Budgets(stage.store.database).set(replace(budget, **changes), by="a test")
+
+
+@pytest.mark.parametrize("change", ["raised", "removed", "soft", "own"])
+async def test_new_runs_wait_while_all_is_spent_and_go_on_when_it_is_not(stage: Stage, change: str) -> None:
+    stage.package("Relay", relay("Relay", ["A"]))
+    stage.answers({}, default=answer())
+    budget = await set_budget(stage, CALL_TOKENS, app_id="*" if change == "own" else "acme")
+    await stage.start_worker()
+    assert (await stage.ended((await stage.accept("Relay")).run_id))["state"] == "succeeded"
+
+    waiting = (await stage.accept("Relay")).run_id
+    run = await held(stage, waiting)
+    other = await stage.ended((await stage.accept("Relay", app_id="globex")).run_id)
+
+    assert (run["state"], run["hold"], run["held_by"]) == ("queued", "budget", f"budget:{budget.id}")
+    assert (run["started_at"], run["attempt"], run.get("held_until")) == (None, 1, None)
+    assert other["state"] == "succeeded"
+    assert [usage["app_id"] for usage in await stage.store.database["usage"].find().to_list(None)].count("acme") == 1
+
+    if change == "removed":
+        await Budgets(stage.store.database).remove(budget.id)
+    elif change == "own":
+        await set_budget(stage, 10_000, app_id="acme")
+    else:
+        await remade(stage, budget, **({"limit": 10_000} if change == "raised" else {"soft": True}))
+    run = await stage.reconciled_until_ended(waiting)
+    assert (run["state"], run["hold"], "held_by" in run, "held_until" in run) == ("succeeded", None, False, False)
+
+
+async def test_new_runs_are_refused_before_anything_of_them_is_loaded(stage: Stage) -> None:
+    stage.package("Relay", relay("Relay", ["A"]))
+    stage.answers({}, default=answer())
+    await set_budget(stage, CALL_TOKENS, new_runs="refuse", window="month", timezone="Europe/Berlin")
+    await stage.start_worker()
+    await stage.ended((await stage.accept("Relay")).run_id)
+
+    refused = [await stage.ended((await stage.accept("Relay")).run_id) for _ in range(2)]
+
+    assert {(run["state"], run["outcome"]["kind"], run["turn"]) for run in refused} == {
+        ("failed", "budget_exhausted", 0)
+    }
+    assert "app:acme/month/tokens is spent: 100 tokens of 100 tokens" in refused[0]["outcome"]["reason"]
+    assert refused[0]["usage"]["calls"] == 0
+
+    async def counted() -> bool:
+        now = await standing(stage)
+        return (now.rejections, now.rejections_total) == (2, 2)
+
+    await until("both are counted", counted)
+
+
+async def test_a_running_run_stops_at_its_next_call(stage: Stage) -> None:
+    stage.package("Relay", relay("Relay", ["A", "B", "C"]))
+    stage.answers({}, default=answer())
+    await set_budget(stage, 2 * CALL_TOKENS)
+    await stage.start_worker()
+
+    run = await stage.ended((await stage.accept("Relay")).run_id)
+
+    assert (run["state"], run["outcome"]["kind"], run["turn"]) == ("failed", "budget_exhausted", 2)
+    assert run["outcome"]["error"]["agent"] == "C"
+    assert await recorded(stage) == 2 * CALL_TOKENS
+
+
+async def test_a_running_run_may_wait_and_goes_on_after_its_last_turn(stage: Stage) -> None:
+    stage.package("Relay", relay("Relay", ["A", "B", "C"]))
+    stage.answers({}, default=answer())
+    budget = await set_budget(stage, 2 * CALL_TOKENS, running="hold", window="day")
+    await stage.start_worker()
+    run_id = (await stage.accept("Relay")).run_id
+
+    run = await held(stage, run_id)
+    assert (run["state"], run["turn"], run["attempt"]) == ("queued", 2, 1)
+    assert run["started_at"] is not None
+    assert run["held_until"] == (await standing(stage)).end
+    assert run["history"][-1]["ended"] == "held"
+
+    await remade(stage, budget, limit=10_000)
+    run = await stage.reconciled_until_ended(run_id)
+
+    assert (run["state"], run["attempt"]) == ("succeeded", 1)
+    assert await stage.agents_of(run_id) == ["A", "B", "C"]
+    assert [row["agent"] for row in await stage.usage_rows(run_id)] == ["A", "B", "C"]
+
+
+COUNT = "def count(n: int) -> str:\n    return str(n)\n"
+
+
+@pytest.mark.parametrize("window", ["run", "hour"])
+async def test_an_endless_loop_of_tools_ends_with_its_budget(stage: Stage, window: str) -> None:
+    package = relay("Loop", ["A"], limits={"tool_calls": 1000, "model_calls": 1000})
+    package["tools"] = {"tools": [{"agent": "A", "file": "count.py", "function": "count"}]}
+    stage.package("Loop", {**package, "tools/count.py": COUNT})
+    calls = [{"tool_calls": [{"name": "count", "arguments": {"n": n}}], "usage": USAGE} for n in range(40)]
+    stage.answers({"A": calls})
+    await set_budget(stage, 7 * CALL_TOKENS + 1, window=window)
+    await stage.start_worker()
+
+    run = await stage.ended((await stage.accept("Loop")).run_id)
+
+    assert (run["state"], run["outcome"]["kind"]) == ("failed", "budget_exhausted")
+    assert await recorded(stage) == 8 * CALL_TOKENS
+
+
+async def test_who_finds_no_room_is_handed_back_and_comes_again_without_an_attempt(stage: Stage) -> None:
+    stage.package("Relay", relay("Relay", ["A"]))
+    stage.answers({}, default=answer(delay_s=3))
+    await set_budget(stage, 600)
+    await stage.start_altered_worker(
+        "from accounting.budgets import of_run\nof_run.ROOM_WITHIN_S = 0.2\n"
+        "from workflows.chat import errors\nerrors.BUSY_RETRY_AFTER_S = 0.2"
+    )
+    runs = [(await stage.accept("Relay")).run_id for _ in range(2)]
+
+    try:
+        ended = [await stage.reconciled_until_ended(run_id) for run_id in runs]
+    finally:
+        print(stage.log())
+
+    assert [(run["state"], run["attempt"]) for run in ended] == [("succeeded", 1)] * 2
+    assert any(line["ended"] == "handed_back" for run in ended for line in run["history"])
+    assert await recorded(stage) == 2 * CALL_TOKENS
+
+
+# A reservation holds two seconds, not sixty, and what is left behind is looked at as soon.
+HASTY = """
+from accounting.budgets import account, window_store
+window_store.HELD_FOR_S, account.RENEW_AFTER_S, account.LEAVE_AFTER_S = 2, 0.5, 0.7
+"""
+
+
+@pytest.fixture
+def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mending, "LOST_AFTER_S", 1)
+    monkeypatch.setattr(mending, "AGAIN_AFTER_S", 0.2)
+
+
+async def told_what_was_recorded(stage: Stage) -> None:
+    reconciler = stage.reconciler()
+
+    async def told() -> bool:
+        await reconciler.run_pass()
+        now = await standing(stage)
+        return now.reserved == 0 and now.spent == await recorded(stage)
+
+    await until("nothing is reserved, and what is spent is what the ledger says", told)
+
+
+@pytest.mark.usefixtures("hasty")
+async def test_nothing_of_a_killed_worker_is_left_when_its_reservations_end(stage: Stage) -> None:
+    stage.package("Relay", relay("Relay", ["A", "B"]))
+    stage.answers({"A": [answer()] * 60, "B": [answer(delay_s=0.5)] * 60})
+    await set_budget(stage, 2_000)
+    worker = await stage.start_altered_worker(HASTY)
+    runs = [(await stage.accept("Relay")).run_id for _ in range(6)]
+
+    async def in_the_middle() -> bool:
+        now = await standing(stage)
+        return now.reserved > 0 and await recorded(stage) >= 3 * CALL_TOKENS
+
+    await until("calls are under way", in_the_middle)
+    worker.send_signal(signal.SIGKILL)
+    await worker.wait()
+    assert (await standing(stage)).reserved > 0
+    await told_what_was_recorded(stage)
+
+    await stage.start_altered_worker(HASTY)
+    for run_id in runs:
+        assert (await stage.reconciled_until_ended(run_id))["state"] == "succeeded"
+    await told_what_was_recorded(stage)
+    assert (await standing(stage)).spent <= 2_000 + CALL_TOKENS
+
+
+@pytest.mark.usefixtures("hasty")
+async def test_a_worker_that_slept_beyond_its_reservations_counts_no_call_twice_and_forgets_none(stage: Stage) -> None:
+    stage.package("Relay", relay("Relay", ["A", "B"]))
+    stage.answers({}, default=answer(delay_s=0.4))
+    await set_budget(stage, 100_000)
+    sleeper = await stage.start_altered_worker(HASTY)
+    runs = [(await stage.accept("Relay")).run_id for _ in range(6)]
+
+    async def in_the_middle() -> bool:
+        return (await standing(stage)).reserved > 0
+
+    await until("calls are under way", in_the_middle)
+    sleeper.send_signal(signal.SIGSTOP)
+    await told_what_was_recorded(stage)
+    await stage.start_altered_worker(HASTY)
+    for run_id in runs:
+        assert (await stage.reconciled_until_ended(run_id))["state"] == "succeeded"
+    sleeper.send_signal(signal.SIGCONT)
+    more = [(await stage.accept("Relay")).run_id for _ in range(6)]
+    for run_id in more:
+        assert (await stage.reconciled_until_ended(run_id))["state"] == "succeeded"
+
+    async def nothing_is_open() -> bool:
+        return await stage.store.database["usage"].count_documents({"rollup": 0, "holder": {"$exists": True}}) == 0
+
+    await until("the sleeper has recorded what it had asked", nothing_is_open)
+    await told_what_was_recorded(stage)
+    assert len(await stage.store.database["usage"].distinct("holder")) >= 2

@@ -1,0 +1,173 @@
+"""`unattended budgets`: what it prints of them for people, and what it says of a mistake."""
+
+import re
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from rich.cells import cell_len
+
+from accounting.budgets.budget import NANO, Budget, checked_budget
+from accounting.budgets.standing import Standing
+from accounting.budgets.store import KeptBudget
+from ops.cli.budgets.group import budgets
+from ops.cli.budgets.listing import story_lines
+from ops.cli.budgets.table import table_lines
+from ops.cli.budgets.words import amount_words, consequence_words, limit_words
+from ops.cli.terminal import Terminal
+
+WIDE = Terminal(width=160, coloured=False, unicode=True)
+NOW = datetime.now(UTC)
+
+
+def budget(**fields: Any) -> Budget:
+    return checked_budget(**{"app_id": "acme", "window": "day", "unit": "usd", "limit": "10", **fields})
+
+
+def standing(of: Budget, spent: int, app_id: str | None = "acme", **fields: Any) -> Standing:
+    return Standing(of, app_id, NOW, NOW + timedelta(hours=5, minutes=12, seconds=30), spent=spent, **fields)
+
+
+EACH = budget(app_id="*", window="month", unit="tokens", limit=1_000)
+STANDINGS = [
+    *(standing(EACH, number * 100, f"app-{number}") for number in range(8)),
+    standing(budget(), 8_120_000_000, reserved=NANO // 8, rejections=3),
+    Standing(budget(window="run"), "acme", None, None),
+    Standing(budget(window="total", limit=2_500), "acme", NOW, None, spent=2_600 * NANO),
+]
+
+
+def table(rows: Sequence[Standing] = STANDINGS, terminal: Terminal = WIDE, most: int | None = None) -> list[str]:
+    return [*table_lines(rows, terminal, most=most)]
+
+
+def line_of(lines: Sequence[str], name: str) -> list[str]:
+    return re.split(r"  +", next(line for line in lines if line.startswith(name)))
+
+
+def test_a_line_says_how_a_budget_stands() -> None:
+    lines = table()
+
+    assert lines[0].split() == ["budget", "spent", "limit", "left", "reserved", "rejected", "ends", "in", "used"]
+    assert line_of(lines, "app:acme/day/usd")[1:8] == ["8.12", "10.00", "1.88", "0.12", "3", "5 h 12 min", "81 %"]
+    assert line_of(lines, "app:acme/total/usd")[1:6] == ["2,600.00", "2,500.00", "-100.00", "0.00", "0"]
+    assert line_of(lines, "app:acme/total/usd")[-2:] == ["104 %", "█" * 30]
+    assert line_of(lines, "app:acme/run/usd")[1:] == ["10.00", "0"]
+
+
+def test_of_a_budget_of_each_app_the_fullest_are_shown_and_the_rest_is_counted() -> None:
+    some, all_ = table(most=5), table()
+
+    assert [line.split()[1] for line in some if line.startswith("app:*/")][:5] == [f"app-{n}" for n in (7, 6, 5, 4, 3)]
+    assert some[-1] == "app:*/month/tokens: 3 more apps; `unattended budgets show app:*/month/tokens` shows them"
+    assert sum(line.startswith("app:*/") for line in all_) == 8
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+@pytest.mark.parametrize("unicode", [True, False])
+def test_every_line_fits_its_terminal(width: int, unicode: bool) -> None:
+    name = "umbrella-eu-production-tenant-0042-日本語"
+    rows = [*STANDINGS, standing(budget(app_id=name, workflow="we\x1b[31mird"), NANO, name)]
+
+    lines = table(rows, Terminal(width, coloured=False, unicode=unicode))
+
+    assert all(cell_len(line) <= width for line in lines)
+    assert {"budget", "limit", "used"} <= set(lines[0].split())
+    assert "\x1b" not in "".join(lines)
+    assert unicode or "".join(lines).replace("日本語", "").isascii()
+
+
+def test_a_bar_is_red_when_all_is_spent_and_yellow_from_four_fifths_on() -> None:
+    rows = [standing(budget(), part * NANO) for part in (7, 8, 10)]
+
+    lines = table(rows, Terminal(100, coloured=True, unicode=True))
+
+    assert [re.findall(r"\x1b\[(3\d)m", line) for line in lines[1:]] == [["31"], ["33"], ["32"]]
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"timezone": "Europe/Berlin"}, "at most USD 10.00 a day for acme, in the time of Europe/Berlin"),
+        (
+            {"app_id": "*", "workflow": "Digest", "unit": "tokens", "limit": 2_000_000, "window": "total"},
+            "at most 2,000,000 tokens in all for each app in Digest",
+        ),
+        ({"app_id": None, "workflow": "Digest", "window": "run"}, "at most USD 10.00 a run for all apps together"),
+    ],
+)
+def test_a_budget_reads_as_a_sentence(fields: dict[str, Any], said: str) -> None:
+    assert limit_words(budget(**fields)).startswith(said)
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({}, "new runs wait, running ones stop"),
+        (
+            {"new_runs": "refuse", "running": "hold", "pause_triggers": True},
+            "new runs fail at their start, running ones wait after their turn, its triggers pause",
+        ),
+        ({"soft": True}, "a warning, nothing stops"),
+        ({"window": "run"}, "the run stops"),
+    ],
+)
+def test_what_happens_when_it_is_spent_is_said(fields: dict[str, Any], said: str) -> None:
+    assert consequence_words(budget(**fields)) == f"when it is spent: {said}"
+
+
+def test_amounts_have_their_cents_and_all_of_their_digits() -> None:
+    amounts = [10 * NANO, NANO // 2, 1, 1_234_567 * NANO]
+
+    assert [amount_words("usd", each) for each in amounts] == [
+        "USD 10.00",
+        "USD 0.50",
+        "USD 0.000000001",
+        "USD 1,234,567.00",
+    ]
+    assert amount_words("tokens", 2_000_000) == "2,000,000 tokens"
+
+
+def test_a_story_tells_who_set_it_and_why() -> None:
+    kept = KeptBudget(budget(note="as in the \x1b[31mcontract"), NOW, NOW, NOW, "ann (cli)")
+
+    lines = [*story_lines(kept, [STANDINGS[8]], WIDE)]
+
+    assert lines[0] == "app:acme/day/usd"
+    assert lines[3] == "note: as in the \\x1b[31mcontract"
+    assert lines[4].endswith("UTC by ann (cli)")
+    assert lines[6].startswith("8.12 of USD 10.00, 81 %  █")
+    assert lines[7] == "USD 0.125 more are reserved for calls that are being made"
+    assert lines[-1].endswith("UTC, in 5 h 12 min")
+
+
+DAY = "set --app acme --per day"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ("set --app acme --per fortnight --usd 1", "--per is one of hour, day, month, total, run"),
+        (f"{DAY} --usd -1", "--usd is a number from 0 to 1,000,000,000"),
+        (f"{DAY} --usd ten", "'ten' is no number; write it as 10"),
+        (f"{DAY} --usd nan", "--usd is a number"),
+        (f"{DAY} --tokens 1.5", "--tokens is a whole number of tokens"),
+        (f"{DAY} --usd 1 --tokens 5", "a budget has one unit; for both set two budgets"),
+        (DAY, "say how much: --usd 10 or --tokens"),
+        ("set --app acme --usd 1", "Missing option '--per'"),
+        ("set --per day --usd 1", "--app is needed, or a workflow; write * for each app"),
+        (f"{DAY} --usd 1 --timezone berlin", "--timezone is no time zone; did you mean Europe/Berlin?"),
+        (f"{DAY} --usd 1 --timezone Mars/Base", "--timezone is no time zone; write one as Europe/Berlin"),
+        (f"{DAY} --usd 1 --new-runs wait", "--new-runs is one of hold, refuse"),
+        (f"{DAY} --usd 1 --running go", "--running is one of stop, hold"),
+        (f"{DAY} --usd 1 --soft --pause-triggers", "--pause-triggers cannot be: a soft budget only warns"),
+        (f"set --app {'a' * 201} --per day --usd 1", "--app is not a name; it has 1 to 200 characters"),
+        ("show", "Missing argument 'ID'"),
+    ],
+)
+def test_a_mistake_is_told_before_any_server_is_asked(arguments: str, said: str) -> None:
+    done = CliRunner().invoke(budgets, arguments.split())
+
+    assert (done.exit_code, said in done.output) == (2, True), done.output

@@ -1,0 +1,76 @@
+"""Listing usage: the rows of a page in their order, of hours and days so many at a time as fit in a small memory."""
+
+from collections.abc import AsyncGenerator, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from pymongo import ASCENDING
+from pymongo.asynchronous.database import AsyncDatabase
+
+from accounting.ledger.rows import COLLECTION
+from accounting.totals.reading import Wanted, usage_totals
+from accounting.totals.sums import HOURS
+from accounting.usage import UsageTotals
+
+Database = AsyncDatabase[dict[str, Any]]
+Place = list[str]
+
+# How much time is read at once: a thousand apps have 24 000 hours in a day.
+_PIECES = {"hour": timedelta(days=1), "day": timedelta(days=30)}
+
+
+def in_order(keys: Sequence[str]) -> list[str]:
+    """Times come first: what has passed does not move what was read before."""
+    return sorted(dict.fromkeys(keys), key=lambda key: key not in _PIECES)
+
+
+def place_of(row: UsageTotals, keys: Sequence[str]) -> Place:
+    return [str(row.key[key]) for key in keys]
+
+
+async def each_row(
+    database: Database, keys: Sequence[str], wanted: Wanted, after: Place | None
+) -> AsyncGenerator[UsageTotals]:
+    """`keys` as `in_order` has them. `after`: behind this place."""
+    async for piece in _pieces(database, keys, wanted, after):
+        rows = [(place_of(row, keys), row) for row in await usage_totals(database, keys, piece)]
+        for place, row in sorted(rows, key=lambda each: each[0]):
+            if after is None or place > after:
+                yield row
+
+
+async def _pieces(
+    database: Database, keys: Sequence[str], wanted: Wanted, after: Place | None
+) -> AsyncGenerator[Wanted]:
+    if keys[0] not in _PIECES:
+        yield wanted
+        return
+    known = (wanted.since, await _first_use(database, wanted), None if after is None else _begin_of(after[0]))
+    begin, now = max(filter(None, known), default=None), datetime.now(UTC)
+    last = now if wanted.until is None else min(now, wanted.until)
+    while begin is not None and begin < last:
+        end = begin.replace(hour=0, minute=0, second=0, microsecond=0) + _PIECES[keys[0]]
+        if end >= last:
+            break
+        yield replace(wanted, since=begin, until=end)
+        begin = end
+    if begin is not None and (wanted.until is None or begin < wanted.until):
+        yield replace(wanted, since=begin)  # to its end: a clock of another machine may be ahead of ours
+
+
+async def _first_use(database: Database, wanted: Wanted) -> datetime | None:
+    """Rows of the ledger may be gone while their hours are kept, and hours come a little after their rows."""
+    query = {} if wanted.app_id is None else {"app_id": wanted.app_id}
+    row = await database[COLLECTION].find_one(query, {"at": 1}, sort=[("at", ASCENDING)])
+    hour = await database[HOURS].find_one(query, {"hour": 1}, sort=[("hour", ASCENDING)])
+    known = (None if row is None else row["at"], None if hour is None else hour["hour"])
+    return min(filter(None, known), default=None)
+
+
+def _begin_of(time: str) -> datetime | None:
+    """Of a day or an hour, as a cursor says it: anybody can make one."""
+    try:
+        return datetime.fromisoformat(time.removesuffix("Z")).replace(tzinfo=UTC)
+    except ValueError:
+        return None
