@@ -14,6 +14,7 @@ from typing import Any, Protocol
 from pymongo.asynchronous.database import AsyncDatabase
 
 from accounting.budgets.standing import Standing, standings
+from accounting.budgets.store import Budgets
 from accounting.budgets.telling import until_in_words
 from triggers.register.precedence import serves
 from triggers.register.record import Pause, Record
@@ -68,6 +69,8 @@ class BudgetPausing:
 
     async def _wanted(self) -> Mapping[Place, _Wanted]:
         found: dict[Place, _Wanted] = {}
+        if not any(kept.budget.pause_triggers for kept in await Budgets(self._ground.database).list()):
+            return found
         for standing in await standings(self._ground.database):
             if standing.budget.pause_triggers and standing.exhausted:
                 async for each in self._of(standing):

@@ -27,6 +27,7 @@ from workers.store.run import TERMINAL, RunState
 ENDED = sorted(state.value for state in TERMINAL | {RunState.PARKED})
 MARGIN = timedelta(minutes=2)
 RECOUNTED_EVERY_S = 3600.0
+AT_ONCE = 100_000  # a command over all runs of a large store would take longer than anybody waits for one
 
 Document = dict[str, Any]
 
@@ -57,8 +58,12 @@ class EndedRuns:
         return self._moved_on(await found.to_list(None), self._for_good, seen_from)
 
     async def _counted_anew(self, session: AsyncClientSession, seen_from: datetime) -> Mapping[RunLabels, int]:
-        found = await self._runs.aggregate(everything(seen_from), session=session)
-        counted = await found.to_list(None)
+        counted: list[Document] = []
+        last: str | None = ""
+        while last is not None:
+            found = await (await self._runs.aggregate(some_after(last, seen_from), session=session)).to_list(None)
+            counted += [row for row in found if row["_id"]["state"] in ENDED]
+            last = max((row["last"] for row in found), default=None)
         rolled_up = await self._rollups.find(session=session).to_list(None)
         self._recount_at = self._clock() + RECOUNTED_EVERY_S
         return self._moved_on(counted, _summed(rolled_up), seen_from)
@@ -71,9 +76,10 @@ class EndedRuns:
         return self._for_good + _summed(row for row in counted if not row["_id"]["for_good"])
 
 
-def everything(seen_from: datetime) -> list[Document]:
-    """No index: nearly all runs have ended, and fetching those by one takes longer than a scan."""
-    return [{"$match": {"state": {"$in": ENDED}}}, *_grouped(seen_from)]
+def some_after(run_id: str, seen_from: datetime) -> list[Document]:
+    """Whatever their state, so that how much one command reads does not depend on it."""
+    some: list[Document] = [{"$match": {"_id": {"$gt": run_id}}}, {"$sort": {"_id": 1}}, {"$limit": AT_ONCE}]
+    return [*some, *_grouped(seen_from, state="$state", last={"$max": "$_id"})]
 
 
 def since(window_from: datetime, seen_from: datetime) -> list[Document]:
@@ -85,15 +91,16 @@ def since(window_from: datetime, seen_from: datetime) -> list[Document]:
 _ENDED_AT: Document = {"$cond": [{"$gt": ["$resolved", None]}, {"$last": "$history.until"}, "$finished_at"]}
 
 
-def _grouped(seen_from: datetime) -> list[Document]:
+def _grouped(seen_from: datetime, *, state: str | None = None, **more: Document) -> list[Document]:
     key = {
         "app": "$app_id",
         "workflow": "$workflow",
         "trigger": "$trigger.type",
         "outcome": "$outcome.kind",
         "for_good": {"$lt": [_ENDED_AT, seen_from]},
+        "state": state,
     }
-    return [{"$group": {"_id": key, "count": {"$sum": 1}}}]
+    return [{"$group": {"_id": key, "count": {"$sum": 1}, **more}}]
 
 
 def _summed(rows: Iterable[Document]) -> Counter[RunLabels]:

@@ -43,7 +43,7 @@ class StoreCollector(Collector):
         self._healthy = False
 
     def collect(self) -> Iterator[Metric]:
-        yield gauge("unattended_exporter_store_up", "1 while the numbers are fresh from the store", self._healthy)
+        yield gauge("unattended_exporter_store_up", "1 while the numbers are fresh from the store", int(self._healthy))
         yield from self._families
 
     def _of_exporter(self, took_s: float) -> Iterator[Metric]:

@@ -1,71 +1,61 @@
-"""The page that is scraped: written once for each snapshot and format, however often it is asked for.
+"""The page that is scraped: written once for each snapshot, however often it is asked for.
 
-A large one takes a tenth of a second to write. So it is written as soon as there is a new snapshot, in each format that
-somebody has asked for lately, and a scrape only fetches it.
+Always in the text format that every scraper takes. prometheus-client's own writer needs a tenth of a second and more
+for a large one, and Prometheus would wait for it; this one needs a fifth of that, and is done before anybody asks.
 """
 
-import time
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, NamedTuple
+import gzip
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4
+from prometheus_client.core import Metric
+from prometheus_client.registry import Collector
 
 if TYPE_CHECKING:
-    from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
+    from wsgiref.types import StartResponse, WSGIEnvironment
 
-PATH = "/metrics"
-LATELY_S = 150.0  # longer than the pause between two scrapes
-MOST_FORMATS = 8  # a scraper asks for one, and a person for another
-
-
-class Format(NamedTuple):
-    accept: str
-    encoding: str
-
-
-class Answer(NamedTuple):
-    status: str
-    headers: list[tuple[str, str]]
-    body: bytes
+FAST = 4  # of gzip's levels; the best takes three times as long for a fifth less
 
 
 class Page:
-    """A WSGI application in front of the one that writes."""
+    """A WSGI application."""
 
-    def __init__(self, write: "WSGIApplication", *, clock: Callable[[], float] = time.monotonic) -> None:
-        self._write = write
-        self._clock = clock
-        self._asked_at: dict[Format, float] = {}
-        self._answers: dict[Format, Answer] = {}
-
-    def __call__(self, environ: "WSGIEnvironment", start_response: "StartResponse") -> Iterable[bytes]:
-        if environ["REQUEST_METHOD"] != "GET" or environ["PATH_INFO"] != PATH or environ.get("QUERY_STRING"):
-            return self._write(environ, start_response)
-        wanted = Format(environ.get("HTTP_ACCEPT", ""), environ.get("HTTP_ACCEPT_ENCODING", ""))
-        answer = self._answers.get(wanted) or self._written(wanted)
-        if wanted in self._asked_at or len(self._asked_at) < MOST_FORMATS:
-            self._asked_at[wanted] = self._clock()
-            self._answers[wanted] = answer
-        start_response(answer.status, [*answer.headers])  # the server adds to what it is given
-        return [answer.body]
+    def __init__(self, collector: Collector) -> None:
+        self._collector = collector
+        self.renew()
 
     def renew(self) -> None:
         """There is something new to show."""
-        now = self._clock()
-        self._asked_at = {wanted: at for wanted, at in self._asked_at.copy().items() if now - at < LATELY_S}
-        self._answers = {wanted: self._written(wanted) for wanted in self._asked_at.copy()}
+        plain = written(self._collector.collect())
+        self._bodies = plain, gzip.compress(plain, FAST)
 
-    def _written(self, wanted: Format) -> Answer:
-        started: list[tuple[str, list[tuple[str, str]]]] = []
+    def __call__(self, environ: "WSGIEnvironment", start_response: "StartResponse") -> Iterable[bytes]:
+        if environ["REQUEST_METHOD"] not in ("GET", "HEAD"):
+            start_response("405 Method Not Allowed", [("Allow", "GET, HEAD")])
+            return [b""]
+        plain, zipped = self._bodies
+        headers = [("Content-Type", CONTENT_TYPE_PLAIN_0_0_4), ("Vary", "Accept-Encoding")]
+        if "gzip" in environ.get("HTTP_ACCEPT_ENCODING", ""):
+            start_response("200 OK", [*headers, ("Content-Encoding", "gzip")])
+            return [zipped]
+        start_response("200 OK", headers)
+        return [plain]
 
-        def start(status: str, headers: list[tuple[str, str]], *_: Any) -> Callable[[bytes], object]:
-            started.append((status, headers))
-            return bytes
 
-        environ = {
-            "REQUEST_METHOD": "GET",
-            "PATH_INFO": PATH,
-            "HTTP_ACCEPT": wanted.accept,
-            "HTTP_ACCEPT_ENCODING": wanted.encoding,
-        }
-        body = b"".join(self._write(environ, start))
-        [(status, headers)] = started
-        return Answer(status, headers, body)
+def written(families: Iterable[Metric]) -> bytes:
+    lines: list[str] = []
+    for family in families:
+        name = f"{family.name}_total" if family.type == "counter" else family.name
+        text = family.documentation.replace("\\", r"\\").replace("\n", r"\n")
+        lines.append(f"# HELP {name} {text}\n# TYPE {name} {family.type}\n")
+        for sample in family.samples:
+            labels = ",".join([f'{label}="{_escaped(value)}"' for label, value in sample.labels.items()])
+            lines.append(f"{sample.name}{f'{{{labels}}}' if labels else ''} {sample.value}\n")
+    return "".join(lines).encode()
+
+
+def _escaped(value: str) -> str:
+    if "\\" in value or '"' in value or "\n" in value:
+        return value.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")
+    return value

@@ -4,7 +4,6 @@ import asyncio
 import logging
 import time
 
-from prometheus_client import CollectorRegistry, make_wsgi_app
 from pymongo.errors import PyMongoError
 
 from ops.exporter.metrics import StoreCollector
@@ -25,9 +24,7 @@ REFRESH_S = 5.0  # scrapes cost the store nothing; numbers are at most this old 
 async def serve(settings: Settings) -> None:
     """Until SIGTERM or SIGINT. `settings` has both server addresses."""
     collector = StoreCollector()
-    registry = CollectorRegistry()
-    registry.register(collector)
-    page = Page(make_wsgi_app(registry))
+    page = Page(collector)
     steps = Steps("snapshot")
     server = _listening(page, settings.metrics_listen, role_health(steps))
     database = connect(settings.mongodb_url or "", database=settings.database)

@@ -1,6 +1,7 @@
 """Traffic: runs of several apps that come, fail and are cancelled at random, while workers get signals."""
 
 import asyncio
+import itertools
 import random
 import signal
 from contextlib import suppress
@@ -18,7 +19,7 @@ from workers.control.errors import RefusedError
 from workers.store.run import RunRequest, TriggerEvent
 
 APPS, TRIGGERS = ("acme", "globex", "initech"), ("api", "schedule", "webhook")
-SHARES = {"Relay": 4, "Tools": 3, "Team": 2, "Slow": 1}
+DECK = ["Relay", "Tools", "Team", "Relay", "Slow", "Relay", "Tools", "Team", "Relay", "Relay"]
 FAULTS = {"429": 3, "500": 3, "broken": 4, "filtered": 1}
 FAULTS_OF_A_RUN = length(short=(0, 0, 1), long=(0, 0, 0, 1, 2))
 CANCELLED_SHARE = 0.08
@@ -43,8 +44,7 @@ class Traffic:
     _cancelling: list[asyncio.Task[None]] = field(default_factory=list)
 
     async def send(self, weather: Weather) -> None:
-        for _ in range(weather.runs):
-            workflow = self.chance.choices([*SHARES], [*SHARES.values()])[0]
+        for workflow in itertools.islice(itertools.cycle(DECK), weather.runs):
             event = TriggerEvent(self.chance.choice(TRIGGERS), "t", str(ULID()), datetime.now(UTC))
             request = RunRequest(self.chance.choice(APPS), workflow, event, message=f"Begin. faults:{self._faults()}")
             run_id = (await self.stage.store.insert(request)).run_id
@@ -57,7 +57,7 @@ class Traffic:
     def _faults(self) -> str:
         """Which of the run's requests fail, and how."""
         faults = self.chance.choices([*FAULTS], [*FAULTS.values()], k=self.chance.choice(FAULTS_OF_A_RUN))
-        return "".join(f" {self.chance.randrange(7)}={fault}" for fault in faults)
+        return "".join(f" {self.chance.randrange(5)}={fault}" for fault in faults)
 
     async def _cancel(self, run_id: str, *, asleep: bool) -> None:
         async def is_asked() -> bool:

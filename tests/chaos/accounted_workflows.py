@@ -1,12 +1,13 @@
 """Workflows that ask models in every way there is: plain, streamed, without usage, in tool loops and in sub-tasks."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from tests.chaos.auditing_model import SLEEPER
 from tests.chaos.auditing_replies import QUIET
 from tests.integration.stage import Stage, relay
 
-MODELS = {
+MODELS: Mapping[str, Mapping[str, Any]] = {
     "default": {"provider": "openai", "model": "m-whole"},
     "streamed": {"provider": "openai", "model": "m-streamed", "stream": True},
     "responses": {"provider": "openai_responses", "model": "m-responses"},
@@ -19,7 +20,7 @@ WORKFLOWS = {
     "Team": {"Gus": "default", "Hal": "streamed"},
     "Slow": {"Ida": "default", SLEEPER: "streamed"},
 }
-TOOLS = {"Eva": "note", "Fay": "note", "Gus": "delegate", "Hal": "delegate"}
+TOOLS = {"Eva": "note", "Fay": "note", "Hal": "delegate"}
 
 NOTE = """
 def note(number: int):

@@ -9,8 +9,8 @@ from accounting.usage import Tokens
 from tests.integration.workflows.faulty_server import body_of, call, chunks, http, streamed
 
 QUIET = "m-quiet"  # says nothing of usage
-NOTES = 3  # rounds of tool calls in one turn
-PARTS = 3  # sub-tasks at once
+NOTES = 2  # rounds of tool calls in one turn
+PARTS = 2  # sub-tasks at once
 
 # What became of a request: answered with usage or without, refused, cut off in the middle, or its client had gone.
 End = Literal["asked", "served", "quiet", "refused", "broken", "gone"]
@@ -80,13 +80,17 @@ def _called(number: int, tool: ToolCall | None) -> Sequence[Body]:
 
 
 def _usage(tokens: Tokens | None) -> Body | None:
-    return tokens and {
-        "prompt_tokens": tokens.input,
-        "completion_tokens": tokens.output,
-        "total_tokens": tokens.input + tokens.output,
-        "prompt_tokens_details": {"cached_tokens": tokens.cached_input},
-        "completion_tokens_details": {"reasoning_tokens": tokens.reasoning},
-    }
+    return (
+        None
+        if tokens is None
+        else {
+            "prompt_tokens": tokens.input,
+            "completion_tokens": tokens.output,
+            "total_tokens": tokens.input + tokens.output,
+            "prompt_tokens_details": {"cached_tokens": tokens.cached_input},
+            "completion_tokens_details": {"reasoning_tokens": tokens.reasoning},
+        }
+    )
 
 
 def _whole(number: int, text: str | None, tool: ToolCall | None, tokens: Tokens | None, finish: str) -> Sequence[bytes]:
@@ -107,18 +111,28 @@ def _responses(
     number: int, text: str | None, tool: ToolCall | None, tokens: Tokens | None, finish: str
 ) -> Sequence[bytes]:
     del finish
-    content = [{"type": "output_text", "text": text, "annotations": []}]
-    item: Body = {"id": "msg_1", "type": "message", "role": "assistant", "status": "completed", "content": content}
+    content: list[Body] = [{"type": "output_text", "text": text, "annotations": []}]
+    item: dict[str, Any] = {
+        "id": "msg_1",
+        "type": "message",
+        "role": "assistant",
+        "status": "completed",
+        "content": content,
+    }
     if tool is not None:
         named = {"call_id": f"call_{number}", "name": tool[0], "arguments": json.dumps(tool[1])}
         item = {"id": f"fc_{number}", "type": "function_call", **named}
-    usage = tokens and {
-        "input_tokens": tokens.input,
-        "input_tokens_details": {"cached_tokens": tokens.cached_input},
-        "output_tokens": tokens.output,
-        "output_tokens_details": {"reasoning_tokens": tokens.reasoning},
-        "total_tokens": tokens.input + tokens.output,
-    }
+    usage = (
+        None
+        if tokens is None
+        else {
+            "input_tokens": tokens.input,
+            "input_tokens_details": {"cached_tokens": tokens.cached_input},
+            "output_tokens": tokens.output,
+            "output_tokens_details": {"reasoning_tokens": tokens.reasoning},
+            "total_tokens": tokens.input + tokens.output,
+        }
+    )
     rest = {"parallel_tool_calls": True, "tool_choice": "auto", "tools": [], "created_at": 1, "model": "m"}
     body = {"id": f"resp_{number}", "object": "response", "status": "completed", "output": [item], "usage": usage}
     return [http(200, json.dumps({**body, **rest}).encode())]

@@ -1,12 +1,13 @@
 """The judge of the totals: plain sums over the ledger's rows, against everything that is derived from them."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 from pymongo.asynchronous.client_session import AsyncClientSession
 
+from accounting.ledger.rows import NOT_OPEN
 from accounting.one_moment import at_one_moment
 from accounting.totals.reading import EVERYTHING, GROUPS, Database, totals_at, totals_pipeline, usage_totals
 from accounting.totals.rebuilding import rebuild, verify
@@ -18,6 +19,7 @@ Row = Mapping[str, Any]
 Sums = dict[tuple[Any, ...], Counter[str]]
 
 OF_A_MODEL = ("app_id", "workflow", "model", "provider")
+# What an exporter shows: by which labels, and which sum.
 METRICS: Mapping[str, tuple[Sequence[str], str]] = {
     **{name: (OF_A_MODEL, name) for name in TOKENS},
     "cost_usd": (OF_A_MODEL, "cost_nano_usd"),
@@ -62,20 +64,30 @@ async def totals_faults(database: Database) -> list[str]:
         found, right = shown(await usage_totals(database, keys), keys), plain_sums(rows, keys)
         faults += [f"totals by {keys}: {each}" for each in _differing(found, right)]
     faults += [f"a total is wrong: {each}" for each in await verify(database)]
-    kept = await _kept(database)
-    if await rebuild(database) or await _kept(database) != kept:
-        faults.append("a rebuild changes totals")
+    faults += await _rebuilt(database)
     return faults + [fault async for fault in _runs(database, plain_sums(rows, ["run_id"]))]
 
 
-async def _kept(database: Database) -> Sequence[Row]:
-    return [row for name in (HOURS, TOTALS) for row in await database[name].find().sort("_id").to_list(None)]
+async def _rebuilt(database: Database) -> list[str]:
+    kept = await _sums_kept(database)
+    changed = await rebuild(database)
+    for name in (HOURS, TOTALS):
+        await database[name].delete_many({})
+    await rebuild(database)
+    made_anew = await _sums_kept(database)
+    return ["a rebuild changes totals"] if changed or made_anew != kept else []
 
 
-async def _runs(database: Database, by_run: Sums) -> Any:
+async def _sums_kept(database: Database) -> Sequence[Row]:
+    without = {"seq": 0}  # says when it was written
+    return [row for name in (HOURS, TOTALS) for row in await database[name].find({}, without).sort("_id").to_list(None)]
+
+
+async def _runs(database: Database, by_run: Sums) -> AsyncIterator[str]:
     """What runs say that they have used."""
     async for run in database["runs"].find():
-        right = UsageTotals(**by_run.get((run["_id"],), {})).as_json()
+        sums: dict[str, Any] = {**by_run.get((run["_id"],), {})}
+        right = UsageTotals(**sums).as_json()
         if run["usage"] != right:
             yield f"{run['_id']} ({run['state']}) says {run['usage']}, its rows {right}"
 
@@ -86,7 +98,7 @@ async def faults_of_this_moment(database: Database) -> list[str]:
 
 
 async def _compared(database: Database, session: AsyncClientSession) -> list[str]:
-    closed = totals_pipeline(LABELS, {"rollup": {"$ne": 0}})
+    closed = totals_pipeline(LABELS, {"rollup": NOT_OPEN})
     rows = [row async for row in await database["usage"].aggregate(closed, session=session)]
     right = {tuple(row["_id"][key] for key in LABELS): +Counter({name: row[name] for name in SUMMED}) for row in rows}
     found = shown(await totals_at(database, LABELS, EVERYTHING, session), LABELS)
@@ -99,33 +111,26 @@ def _differing(one: Mapping[Any, Any], other: Mapping[Any, Any]) -> Sequence[Any
 
 
 def metrics_of(rows: Iterable[Row]) -> Series:
-    """What an exporter has to show of usage, without what is 0."""
+    """What an exporter has to show of usage, in whole units: calls, tokens, nano-dollars. Without what is 0."""
     rows = [*rows]
     return {
-        (f"unattended_{name}_total", frozenset(zip(_labels(keys), _told(key), strict=True))): counts[summed]
-        / (1e9 if summed == "cost_nano_usd" else 1)
+        _series(name, keys, values): counts[summed]
         for name, (keys, summed) in METRICS.items()
-        for key, counts in plain_sums(rows, keys).items()
+        for values, counts in plain_sums(rows, keys).items()
         if counts[summed]
     }
 
 
+def _series(name: str, keys: Iterable[str], values: Iterable[Any]) -> tuple[str, frozenset[tuple[str, str]]]:
+    shown_as = {"app_id": "app", True: "true", False: "false"}
+    labels = ((shown_as.get(key, key), shown_as.get(value, value)) for key, value in zip(keys, values, strict=True))
+    return f"unattended_{name}_total", frozenset(labels)
+
+
 def of_usage(series: Series) -> Series:
-    """Of what an exporter shows, in whole units: tokens, calls, nano-dollars."""
+    """Of what an exporter shows, the same."""
     units = {f"unattended_{name}_total": 1e9 if name == "cost_usd" else 1 for name in METRICS}
-    return {
-        (name, labels): round(value * units[name])
-        for (name, labels), value in series.items()
-        if units.get(name) and value
-    }
-
-
-def _labels(keys: Sequence[str]) -> Iterator[str]:
-    return ("app" if key == "app_id" else key for key in keys)
-
-
-def _told(values: Iterable[Any]) -> Iterator[str]:
-    return (str(value).lower() if isinstance(value, bool) else value for value in values)
+    return {key: round(value * units[key[0]]) for key, value in series.items() if value and key[0] in units}
 
 
 def falling(before: Series, after: Series) -> list[str]:

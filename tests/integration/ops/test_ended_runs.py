@@ -148,6 +148,15 @@ async def test_a_run_that_waits_for_a_person_counts_when_it_ends(store: RunStore
     assert (await look.at(NOW + timedelta(minutes=10)))[COMPLETED] == 1
 
 
+async def test_a_large_store_is_counted_in_parts(store: RunStore, look: Look, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ended_runs, "AT_ONCE", 3)
+    for number in range(10):
+        state = "queued" if number in (0, 4, 5, 6) else "succeeded"
+        await ended(store, number, NOW - timedelta(minutes=number), state=state)
+
+    assert await look.at(NOW) == {COMPLETED: 6}
+
+
 async def test_now_and_then_everything_is_counted_anew(store: RunStore, look: Look, clock: list[float]) -> None:
     await ended(store, 1, NOW - timedelta(days=3))
     await look.at(NOW)

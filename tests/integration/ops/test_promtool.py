@@ -118,5 +118,5 @@ async def test_promtool_takes_what_every_role_exposes(stage: Stage) -> None:
 
     assert answers == [202, 200]
     assert said == dict.fromkeys(ROLES, (0, ""))
-    assert 'unattended_budget_limit{app="acme",unit="usd",window="day",workflow=""} 5.0' in pages["exporter"]
+    assert 'unattended_budget_limit{app="acme",workflow="",window="day",unit="usd"} 5.0' in pages["exporter"]
     assert all("app=" not in page for role, page in pages.items() if role != "exporter")

@@ -3,12 +3,12 @@
 from collections import Counter
 
 import pytest
-from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from accounting.ledger.rows import INDEXES
 from accounting.totals.reading import totals_pipeline
 from ops.exporter.metrics import StoreCollector
+from ops.exporter.page import written
 from ops.exporter.snapshot import Snapshots
 from tests.large_ledger import CALLS_OF_A_RUN, Size, fill
 from workers.settings import Settings
@@ -26,10 +26,9 @@ SHOWN = {
 
 
 async def page(store: RunStore, cap: int) -> str:
-    collector, registry = StoreCollector(), CollectorRegistry()
-    registry.register(collector)
+    collector = StoreCollector()
     collector.show(await Snapshots(store.database, max_app_labels=cap).take(), took_s=0.1)
-    return generate_latest(registry).decode()
+    return written(collector.collect()).decode()
 
 
 @pytest.mark.parametrize("apps", [1_000, 113], ids=["of very many apps", "with every series there can be"])
@@ -39,17 +38,17 @@ async def test_a_scrape_is_below_a_megabyte_and_adds_up_to_the_ledger(
     await fill(store.database, Size(ROWS, apps, workflows=3, models=3))
     await store.database["usage"].create_indexes([*INDEXES])
 
-    written = await page(store, settings.max_app_labels)
+    text = await page(store, settings.max_app_labels)
 
     sums: Counter[str] = Counter()
     named: set[str] = set()
-    for family in text_string_to_metric_families(written):
+    for family in text_string_to_metric_families(text):
         for sample in family.samples:
             sums[sample.name] += int(sample.value)
             named.update(value for label, value in sample.labels.items() if label == "app")
     found = await store.database["usage"].aggregate(totals_pipeline((), {}))
     [ledger] = await found.to_list(None)
-    assert len(written) < LARGEST
+    assert len(text) < LARGEST
     assert len(named) == settings.max_app_labels + 1
     assert {name: sums[f"unattended_{metric}_total"] for name, metric in SHOWN.items()} == {
         name: ledger[name] for name in SHOWN

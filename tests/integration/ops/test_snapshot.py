@@ -45,7 +45,7 @@ async def test_every_run_is_counted_by_its_state(store: RunStore) -> None:
         {"state": "needs_human", "outcome": {"kind": "needs_human"}},
         {"state": "running", **leased},
         {"state": "running", **leased},
-        {"state": "queued", "ready": True},
+        {"state": "queued", "ready": True, "wake_at": TEN_MINUTES_AGO},
         {"state": "queued", "not_before": TEN_MINUTES_AGO, "wake_at": TEN_MINUTES_AGO},
         {"state": "queued", "not_before": LATER, "wake_at": LATER},
         {"state": "queued", "hold": "budget", "held_by": "budget:x"},

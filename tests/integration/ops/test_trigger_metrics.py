@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from ops.exporter.triggers import look_at_triggers, made_pipeline, overdue_pipeline, paused_pipelines
+from ops.exporter.triggers import REASONS, look_at_triggers, made_pipeline, overdue_pipeline, paused_pipelines
 from triggers.register.record import Pause
 from triggers.register.store import TriggerStore
 from triggers.register.trigger import Trigger
@@ -33,8 +33,12 @@ async def test_every_pause_is_counted_until_it_ends(store: RunStore) -> None:
     await triggers.resume(hourly("made", "acme"))
     await triggers.resume(hourly("of-apps"), app_id="acme")
 
-    assert paused == {"operator": 1, "failures": 3}
-    assert (await look_at_triggers(store.database)).paused == {"operator": 1, "failures": 1}
+    assert paused == {**dict.fromkeys(REASONS, 0), "operator": 1, "failures": 3}
+    assert (await look_at_triggers(store.database)).paused == {
+        **dict.fromkeys(REASONS, 0),
+        "operator": 1,
+        "failures": 1,
+    }
 
 
 async def test_what_was_made_at_run_time_is_counted_by_its_type(store: RunStore) -> None:

@@ -203,8 +203,14 @@ async def test_a_call_that_was_given_up_and_is_answered_after_all_moves_no_count
     assert await Exporter(store).shown() == await of_ledger(store)
 
 
-async def test_an_older_store_that_is_put_back_is_shown_to_who_starts_then(store: RunStore) -> None:
+async def test_an_older_store_that_is_put_back_moves_no_counter_and_is_read_anew(store: RunStore) -> None:
     calls, roll_up = Calls(store, seed=6), RollUp(store.database)
+    counts, everybody = UsageCounts(store.database), AppLabels(frozenset("abcde"))
+
+    async def counted() -> int:
+        change = await at_one_moment(store.database, counts.look)
+        return sum(each.calls for each in counts.take(change, everybody))
+
     await calls.make()
     await roll_up.run_pass(Counter())
     kept = {name: await store.database[name].find().to_list(None) for name in ("usage", HOURS, TOTALS, STATE)}
@@ -212,11 +218,12 @@ async def test_an_older_store_that_is_put_back_is_shown_to_who_starts_then(store
         await calls.make()
         await roll_up.run_pass(Counter())
     living = Exporter(store)
-    newest = await living.shown()
+    newest, made = await living.shown(), await counted()
 
     for name, documents in kept.items():
         await store.database[name].delete_many({})
         await store.database[name].insert_many(documents)
 
     assert await living.shown() == newest
+    assert (made, await counted()) == (6, 1)
     assert await Exporter(store).shown() == await of_ledger(store)

@@ -8,10 +8,12 @@ from typing import Any
 
 import pytest
 
-from accounting.budgets import mending
 from accounting.budgets.budget import Budget, checked_budget
+from accounting.budgets.mending import AGAIN_AFTER_S, LOST_AFTER_S
 from accounting.budgets.standing import Standing, standings
 from accounting.budgets.store import Budgets
+from accounting.budgets.window_store import HELD_FOR_S
+from tests.integration.accounting.budgets.process import later
 from tests.integration.stage import Document, Stage, relay, until
 
 pytestmark = pytest.mark.integration
@@ -183,39 +185,6 @@ async def test_an_endless_loop_of_tools_ends_with_its_budget(stage: Stage, windo
     assert await recorded(stage) == 8 * CALL_TOKENS
 
 
-async def test_who_finds_no_room_is_handed_back_and_comes_again_without_an_attempt(stage: Stage) -> None:
-    stage.package("Relay", relay("Relay", ["A"]))
-    stage.answers({}, default=answer(delay_s=3))
-    await set_budget(stage, 600)
-    await stage.start_altered_worker(
-        "from accounting.budgets import of_run\nof_run.ROOM_WITHIN_S = 0.2\n"
-        "from workflows.chat import errors\nerrors.BUSY_RETRY_AFTER_S = 0.2"
-    )
-    runs = [(await stage.accept("Relay")).run_id for _ in range(2)]
-
-    try:
-        ended = [await stage.reconciled_until_ended(run_id) for run_id in runs]
-    finally:
-        print(stage.log())
-
-    assert [(run["state"], run["attempt"]) for run in ended] == [("succeeded", 1)] * 2
-    assert any(line["ended"] == "handed_back" for run in ended for line in run["history"])
-    assert await recorded(stage) == 2 * CALL_TOKENS
-
-
-# A reservation holds two seconds, not sixty, and what is left behind is looked at as soon.
-HASTY = """
-from accounting.budgets import account, window_store
-window_store.HELD_FOR_S, account.RENEW_AFTER_S, account.LEAVE_AFTER_S = 2, 0.5, 0.7
-"""
-
-
-@pytest.fixture
-def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mending, "LOST_AFTER_S", 1)
-    monkeypatch.setattr(mending, "AGAIN_AFTER_S", 0.2)
-
-
 async def told_what_was_recorded(stage: Stage) -> None:
     reconciler = stage.reconciler()
 
@@ -227,12 +196,11 @@ async def told_what_was_recorded(stage: Stage) -> None:
     await until("nothing is reserved, and what is spent is what the ledger says", told)
 
 
-@pytest.mark.usefixtures("hasty")
 async def test_nothing_of_a_killed_worker_is_left_when_its_reservations_end(stage: Stage) -> None:
     stage.package("Relay", relay("Relay", ["A", "B"]))
     stage.answers({"A": [answer()] * 60, "B": [answer(delay_s=0.5)] * 60})
     await set_budget(stage, 2_000)
-    worker = await stage.start_altered_worker(HASTY)
+    worker = await stage.start_worker()
     runs = [(await stage.accept("Relay")).run_id for _ in range(6)]
 
     async def in_the_middle() -> bool:
@@ -243,21 +211,21 @@ async def test_nothing_of_a_killed_worker_is_left_when_its_reservations_end(stag
     worker.send_signal(signal.SIGKILL)
     await worker.wait()
     assert (await standing(stage)).reserved > 0
+    await later(stage.store, HELD_FOR_S + LOST_AFTER_S + 1)
     await told_what_was_recorded(stage)
 
-    await stage.start_altered_worker(HASTY)
+    await stage.start_worker()
     for run_id in runs:
         assert (await stage.reconciled_until_ended(run_id))["state"] == "succeeded"
     await told_what_was_recorded(stage)
     assert (await standing(stage)).spent <= 2_000 + CALL_TOKENS
 
 
-@pytest.mark.usefixtures("hasty")
 async def test_a_worker_that_slept_beyond_its_reservations_counts_no_call_twice_and_forgets_none(stage: Stage) -> None:
     stage.package("Relay", relay("Relay", ["A", "B"]))
     stage.answers({}, default=answer(delay_s=0.4))
     await set_budget(stage, 100_000)
-    sleeper = await stage.start_altered_worker(HASTY)
+    sleeper = await stage.start_worker()
     runs = [(await stage.accept("Relay")).run_id for _ in range(6)]
 
     async def in_the_middle() -> bool:
@@ -265,8 +233,9 @@ async def test_a_worker_that_slept_beyond_its_reservations_counts_no_call_twice_
 
     await until("calls are under way", in_the_middle)
     sleeper.send_signal(signal.SIGSTOP)
+    await later(stage.store, HELD_FOR_S + LOST_AFTER_S + 1)
     await told_what_was_recorded(stage)
-    await stage.start_altered_worker(HASTY)
+    await stage.start_worker()
     for run_id in runs:
         assert (await stage.reconciled_until_ended(run_id))["state"] == "succeeded"
     sleeper.send_signal(signal.SIGCONT)
@@ -278,5 +247,6 @@ async def test_a_worker_that_slept_beyond_its_reservations_counts_no_call_twice_
         return await stage.store.database["usage"].count_documents({"rollup": 0, "holder": {"$exists": True}}) == 0
 
     await until("the sleeper has recorded what it had asked", nothing_is_open)
+    await later(stage.store, AGAIN_AFTER_S + 1)
     await told_what_was_recorded(stage)
     assert len(await stage.store.database["usage"].distinct("holder")) >= 2

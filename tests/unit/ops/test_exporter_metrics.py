@@ -7,14 +7,18 @@ from typing import Any
 import pytest
 
 from accounting.app_labels import AppLabels
+from accounting.billing.outbox import OutboxState
 from accounting.budgets.budget import Budget
 from accounting.budgets.standing import Standing
 from accounting.budgets.window_store import ever_id
 from accounting.usage import UsageTotals
 from ops.exporter.budgets import BudgetLook, Scope, scope_of_ever
 from ops.exporter.ended_runs import RunLabels
+from ops.exporter.ledger import LedgerState
 from ops.exporter.metrics import StoreCollector
+from ops.exporter.queue import Queue
 from ops.exporter.snapshot import Snapshot, busiest_first
+from ops.exporter.triggers import Triggers
 from ops.exporter.usage import Change
 
 TODAY = datetime(2026, 3, 1, tzinfo=UTC)
@@ -135,6 +139,31 @@ def test_a_budget_shows_its_limit_its_use_and_what_it_kept_from_being_made() -> 
     assert series["budget_used", ("", "W", "month", "usd")] == 0.5
     assert series["budget_limit", ("acme", "", "run", "tokens")] == 100
     assert ("budget_used", ("acme", "", "run", "tokens")) not in series
+
+
+def test_what_waits_and_what_is_late_is_shown_as_it_is_now() -> None:
+    series = shown(
+        queue=Queue(in_progress=1, parked=2, queued={"": 3, "budget": 0}, oldest_queued_age_s=4.5),
+        triggers=Triggers(paused={"operator": 5}, made_at_run_time={"schedule": 6}, overdue_s=7.5),
+        ledger=LedgerState(open_calls=8, waiting=9, oldest_waiting_s=10.5),
+        outbox=OutboxState(pending=11, dead=12, oldest_pending_age_s=13.5),
+    )
+
+    assert {name: value for (name, labels), value in series.items() if not labels and "exporter" not in name} == {
+        "runs_in_progress": 1,
+        "runs_parked": 2,
+        "oldest_queued_age_seconds": 4.5,
+        "schedule_overdue_seconds": 7.5,
+        "model_calls_open": 8,
+        "usage_rows_waiting": 9,
+        "usage_oldest_waiting_seconds": 10.5,
+        "billing_batches_pending": 11,
+        "billing_batches_dead": 12,
+        "billing_oldest_pending_seconds": 13.5,
+    }
+    assert (series["runs_queued", ("",)], series["runs_queued", ("budget",)]) == (3, 0)
+    assert series["triggers_paused", ("operator",)] == 5
+    assert series["triggers_made", ("schedule",)] == 6
 
 
 def test_of_budgets_with_the_same_labels_the_fullest_is_shown_and_no_rejection_is_lost() -> None:

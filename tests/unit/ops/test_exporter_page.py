@@ -1,87 +1,95 @@
-"""The page that is scraped: written once for a snapshot and a format, and before somebody waits for it."""
+"""The page that is scraped: what prometheus-client would write, written before somebody waits for it."""
 
-from collections.abc import Callable, Iterable
+import gzip
+from collections.abc import Callable, Iterator
 from typing import Any
 
-from ops.exporter.page import LATELY_S, MOST_FORMATS, Page
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.parser import text_string_to_metric_families
+from prometheus_client.registry import Collector
+
+from ops.exporter.page import Page, written
+
+NAMES = ("plain", "with space", 'with "quotes"', "back\\slash", "new\nline", "ünïcode", "", "{}", "a,b=c")
 
 
-class Writer:
-    """A WSGI application that says what it was asked for, and how often it has written."""
+def families() -> list[Metric]:
+    calls = CounterMetricFamily("unattended_calls", 'Calls, "all"\nof \\them', labels=["app", "ok"])
+    for number, name in enumerate(NAMES):
+        calls.add_metric([name, "true"], 7 * 10**number)
+        calls.add_metric([name, "false"], number / 7)
+    none = CounterMetricFamily("unattended_none", "No series", labels=["app"])
+    return [calls, none, GaugeMetricFamily("unattended_size", "How large", value=1.5e300)]
+
+
+class Store(Collector):
+    """Another number each time."""
 
     def __init__(self) -> None:
-        self.written: list[str] = []
+        self.asked = 0
 
-    def __call__(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
-        self.written.append(environ.get("HTTP_ACCEPT", ""))
-        start_response("200 OK", [("Content-Type", self.written[-1])])
-        return [f"{len(self.written)}".encode()]
-
-
-class Scraper:
-    def __init__(self, page: Page) -> None:
-        self._page = page
-
-    def get(self, accept: str = "text", *, path: str = "/metrics", query: str = "") -> tuple[str, str]:
-        headers: list[tuple[str, str]] = []
-        environ = {"REQUEST_METHOD": "GET", "PATH_INFO": path, "QUERY_STRING": query, "HTTP_ACCEPT": accept}
-
-        def start_response(_status: str, given: list[tuple[str, str]], *_: Any) -> Callable[[bytes], object]:
-            headers.extend(given)
-            return bytes
-
-        return b"".join(self._page(environ, start_response)).decode(), headers[0][1]
+    def collect(self) -> Iterator[Metric]:
+        self.asked += 1
+        yield from families()
+        yield GaugeMetricFamily("unattended_asked", "How often", value=self.asked)
 
 
-def scraped(clock: list[float]) -> tuple[Writer, Page, Scraper]:
-    writer = Writer()
-    page = Page(writer, clock=lambda: clock[0])
-    return writer, page, Scraper(page)
+class Fixed(Collector):
+    def collect(self) -> Iterator[Metric]:
+        yield from families()
+
+
+def get(page: Page, *, method: str = "GET", **headers: str) -> tuple[str, dict[str, str], bytes]:
+    answers: list[tuple[str, dict[str, str]]] = []
+
+    def start_response(status: str, given: list[tuple[str, str]], *_: Any) -> Callable[[bytes], object]:
+        answers.append((status, dict(given)))
+        return bytes
+
+    body = b"".join(page({"REQUEST_METHOD": method, "PATH_INFO": "/metrics", **headers}, start_response))
+    [(status, answered)] = answers
+    return status, answered, body
+
+
+def test_it_says_what_prometheus_client_says() -> None:
+    registry = CollectorRegistry()
+    registry.register(Fixed())
+
+    one, other = [
+        [
+            (family.name, family.type, family.documentation, family.samples)
+            for family in text_string_to_metric_families(text.decode())
+        ]
+        for text in (generate_latest(registry), written(families()))
+    ]
+
+    assert one == other
+    assert len(other[0][3]) == 2 * len(NAMES)
 
 
 def test_a_scrape_fetches_what_was_written_for_the_snapshot() -> None:
-    writer, page, scraper = scraped([0.0])
+    store = Store()
+    page = Page(store)
 
-    first, again = scraper.get(), scraper.get()
-    page.renew()
-    after = scraper.get()
-
-    assert (first, again, after) == (("1", "text"), ("1", "text"), ("2", "text"))
-    assert writer.written == ["text", "text"]
-
-
-def test_each_format_has_a_page_of_its_own() -> None:
-    _, _, scraper = scraped([0.0])
-
-    assert [scraper.get("a"), scraper.get("b"), scraper.get("a")] == [("1", "a"), ("2", "b"), ("1", "a")]
-
-
-def test_a_format_that_nobody_asks_for_any_more_is_not_written() -> None:
-    clock = [0.0]
-    writer, page, scraper = scraped(clock)
-    scraper.get("a")
-    clock[0] = LATELY_S - 1
-    scraper.get("b")
-
-    clock[0] = LATELY_S + 1
+    bodies = [get(page)[2] for _ in range(3)]
     page.renew()
 
-    assert writer.written == ["a", "b", "b"]
+    assert store.asked == 2
+    assert bodies[0] == bodies[1] == bodies[2] != get(page)[2]
 
 
-def test_formats_without_number_are_answered_and_not_kept() -> None:
-    writer, page, scraper = scraped([0.0])
+def test_who_can_unzip_is_sent_less() -> None:
+    page = Page(Store())
 
-    answers = [scraper.get(f"format-{number}")[1] for number in range(100)]
-    page.renew()
+    status, headers, zipped = get(page, HTTP_ACCEPT_ENCODING="br, gzip;q=0.9")
+    _, plain_headers, plain = get(page, HTTP_ACCEPT_ENCODING="identity")
 
-    assert answers == [f"format-{number}" for number in range(100)]
-    assert len(writer.written) == 100 + MOST_FORMATS
+    assert (status, headers["Content-Encoding"]) == ("200 OK", "gzip")
+    assert gzip.decompress(zipped) == plain
+    assert "Content-Encoding" not in plain_headers
+    assert headers["Content-Type"] == plain_headers["Content-Type"] == "text/plain; version=0.0.4; charset=utf-8"
 
 
-def test_a_choice_of_names_and_other_paths_go_past_the_page() -> None:
-    writer, _, scraper = scraped([0.0])
-
-    scraper.get(), scraper.get(query="name[]=unattended_runs_total"), scraper.get(path="/favicon.ico")
-
-    assert len(writer.written) == 3
+def test_nothing_can_be_written_to_it() -> None:
+    assert get(Page(Store()), method="POST")[0] == "405 Method Not Allowed"

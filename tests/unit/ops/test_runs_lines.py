@@ -109,6 +109,14 @@ def test_an_owner_that_went_on_with_another_version_says_so() -> None:
         ({"state": "queued"}, "  waits      for a worker"),
         ({"state": "queued", "hold": "rate", "held_by": "rate:acme"}, "  held       by the rate limit rate:acme"),
         (
+            {"state": "queued", "hold": "budget", "held_by": "budget:app:acme/day/usd", "held_until": AT},
+            "  held       by the budget app:acme/day/usd, until 2026-01-02 03:04:05 UTC",
+        ),
+        (
+            {"state": "queued", "hold": "budget", "held_by": "budget:app:acme/total/usd"},
+            "  held       by the budget app:acme/total/usd, until its limit is raised",
+        ),
+        (
             {"state": "queued", "hold": "concurrency", "order": {"key": "acme/doc 7"}, "waits_for": "run_1"},
             "  waits      for run_1; one run at a time of acme/doc 7",
         ),
@@ -135,7 +143,7 @@ def test_an_owner_that_went_on_with_another_version_says_so() -> None:
         ({"replays": ["run_2", "run_3"]}, "  replayed   as run_2, run_3"),
     ],
     ids=[
-        *("queued", "held", "in order", "later", "chained", "debounced"),
+        *("queued", "held", "by a budget", "by a total", "in order", "later", "chained", "debounced"),
         *("waits", "running", "resolved", "parked", "replay", "replayed"),
     ],
 )

@@ -1,6 +1,6 @@
 """Retry policy and the table of states: where a run goes after each outcome."""
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from hypothesis import given
@@ -15,7 +15,7 @@ from workers.steps.retry_policy import (
     backoff,
     decide,
 )
-from workers.store.run import AT_REST, TERMINAL, UNFINISHED, RunState
+from workers.store.run import AT_REST, TERMINAL, UNFINISHED, Hold, HoldKind, RunState
 from workers.store.transitions import ALLOWED, sources_of
 from workflows.outcome import Outcome, OutcomeKind
 
@@ -69,6 +69,25 @@ def test_a_transient_fault_is_tried_again_until_the_attempts_are_used_up(attempt
 def test_a_hand_back_is_no_attempt_and_waits_for_nothing(attempt: int) -> None:
     decision = decided(Outcome(OutcomeKind.HANDED_BACK, "stopping"), attempt=attempt)
     assert decision == Requeue(timedelta(0), counts_as_attempt=False)
+
+
+@given(attempts, chances)
+def test_what_finds_no_room_in_its_budget_comes_again_soon_and_not_all_at_once(attempt: int, chance: float) -> None:
+    busy = Outcome(OutcomeKind.HANDED_BACK, "others hold it", retry_after_s=4.0)
+
+    decision = decide(busy, pattern="Pipeline", attempt=attempt, max_attempts=1, random=lambda: chance)
+
+    assert isinstance(decision, Requeue)
+    assert timedelta(seconds=2) <= decision.delay <= timedelta(seconds=6)
+    assert (decision.counts_as_attempt, decision.hold) == (False, None)
+
+
+def test_what_waits_for_its_budget_is_held_by_it_and_counts_as_no_attempt() -> None:
+    until = datetime(2026, 3, 29, 22, tzinfo=UTC)
+    spent = Outcome(OutcomeKind.HANDED_BACK, "spent", held_by="budget:app:acme/day/usd", held_until=until)
+
+    hold = Hold(HoldKind.BUDGET, "budget:app:acme/day/usd", until)
+    assert decided(spent, attempt=5) == Requeue(timedelta(0), counts_as_attempt=False, hold=hold)
 
 
 @given(st.sampled_from([kind for kind in OutcomeKind if kind is not OutcomeKind.HANDED_BACK]), st.booleans())

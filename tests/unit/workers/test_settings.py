@@ -54,6 +54,7 @@ WRITTEN: list[tuple[str, str, str, Any]] = [
         "env:NEW, file:/run/old\nenv:A",
         frozenset({"env:NEW", "file:/run/old", "env:A"}),
     ),
+    ("UNATTENDED_BUDGETS_FAIL", "budgets_fail", "Open", "open"),
     ("UNATTENDED_LOG_FORMAT", "log_format", "JSON", "json"),
     ("UNATTENDED_LOG_LEVEL", "log_level", "Debug", "debug"),
     ("ENVIRONMENT", "environment", "production", "production"),

@@ -3,13 +3,20 @@
 import asyncio
 import itertools
 import logging
+from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from accounting.budgets.asking import BudgetExhaustedError, PlannedCall, Settle
+from accounting.budgets.asking import (
+    BudgetBusyError,
+    BudgetExhaustedError,
+    BudgetHoldError,
+    PlannedCall,
+    Settle,
+)
 from accounting.prices import Price, PriceTable
 from accounting.usage import ModelCall
 from tests.unit.workflows.chats import Chat, Kept, built, never
@@ -328,6 +335,31 @@ async def test_a_failed_call_is_settled_once(tmp_path: Path) -> None:
 
     assert budget.settled == kept.calls
     assert [call.ok for call in kept.calls] == [False]
+
+
+UNTIL = datetime(2026, 3, 29, 22, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("refusal", "held_by", "held_until"),
+    [
+        (BudgetHoldError("all is spent", held_by="budget:x", until=UNTIL), "budget:x", UNTIL),
+        (BudgetBusyError("others hold it"), None, None),
+    ],
+)
+async def test_a_run_that_is_to_wait_for_money_is_handed_back_in_the_middle_of_its_turn(
+    tmp_path: Path, refusal: Exception, held_by: str | None, held_until: datetime | None
+) -> None:
+    chat, budget = guarded(tmp_path, {"answers": {"A": [CALL, CALL]}}), Budget(1, refusal=refusal)
+    chat.reserve = budget.reserve
+
+    outcome, kept = await chat.run()
+
+    said = stopped(outcome, OutcomeKind.HANDED_BACK, "A", 1)
+    assert said.startswith(str(refusal))
+    assert (outcome.held_by, outcome.held_until) == (held_by, held_until)
+    assert (outcome.retry_after_s is None) is (held_by is not None)
+    assert (len(kept.calls), len(kept.saved)) == (1, 0)
 
 
 async def test_a_budget_that_cannot_be_asked_means_another_attempt_and_no_call(tmp_path: Path) -> None:

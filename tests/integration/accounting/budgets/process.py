@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -147,3 +147,15 @@ async def recorded(store: RunStore, **query: Any) -> int:
     """Tokens, as the ledger has them."""
     rows = await store.database["usage"].find(query).to_list(None)
     return sum(row["input_tokens"] + row["output_tokens"] for row in rows)
+
+
+async def later(store: RunStore, seconds: float) -> None:
+    """For all that windows know of time."""
+    windows = store.database["budget_windows"]
+    async for window in windows.find({"holders": {"$exists": True}}):
+        past = timedelta(seconds=seconds)
+        holders = {
+            name: {**entry, **{field: entry[field] - past for field in ("until", "summed_at") if field in entry}}
+            for name, entry in window["holders"].items()
+        }
+        await windows.update_one({"_id": window["_id"]}, {"$set": {"holders": holders}})

@@ -13,6 +13,7 @@ from accounting.budgets.mending import DELETED_AFTER, KEPT_AFTER_S, LOST_AFTER_S
 from accounting.budgets.window_store import HELD_FOR_S
 from tests.integration.accounting.budgets.process import (
     Process,
+    later,
     recorded,
     set_budget,
     standing,
@@ -35,18 +36,6 @@ async def process(store: RunStore) -> AsyncIterator[Process]:
 
 async def mend(store: RunStore) -> None:
     await BudgetMending(store.database).run_pass(Counter())
-
-
-async def later(store: RunStore, seconds: float) -> None:
-    """For all that windows know of time."""
-    windows = store.database["budget_windows"]
-    async for window in windows.find({"holders": {"$exists": True}}):
-        past = timedelta(seconds=seconds)
-        holders = {
-            name: {**entry, **{field: entry[field] - past for field in ("until", "summed_at") if field in entry}}
-            for name, entry in window["holders"].items()
-        }
-        await windows.update_one({"_id": window["_id"]}, {"$set": {"holders": holders}})
 
 
 async def window(store: RunStore) -> dict[str, Any]:

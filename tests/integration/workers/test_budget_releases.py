@@ -1,0 +1,148 @@
+"""Letting go of what budgets hold, on a real MongoDB: in which order, how many at a time, and when."""
+
+import asyncio
+from collections import Counter
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from accounting.budgets.budget import Budget
+from accounting.budgets.store import Budgets
+from accounting.budgets.windows import span_at
+from tests.integration.accounting.budgets.process import Process, set_budget
+from tests.integration.workers.test_fairness import hold
+from workers.fairness.budget_releases import MAX_RELEASED, MOST_ON_THEIR_WAY, BudgetReleases
+from workers.fairness.caps import Caps
+from workers.fairness.releases import Releases
+from workers.store.run_store import RunStore
+
+pytestmark = pytest.mark.integration
+
+
+class Sent:
+    def __init__(self) -> None:
+        self.run_ids: list[str] = []
+
+    def send(self, run_id: str) -> None:
+        self.run_ids.append(run_id)
+
+
+async def spent(store: RunStore, limit: int = 100, **more: Any) -> Budget:
+    """A budget of which nothing is left."""
+    budget = await set_budget(store, limit, **more)
+    process = Process(store)
+    await process.run(app_id="acme").call(tokens=limit)
+    await process.close()
+    return budget
+
+
+async def held(store: RunStore, budget: Budget, apps: list[str], **changes: Any) -> list[str]:
+    return await hold(store, f"budget:{budget.id}", apps, kind="budget", **changes)
+
+
+async def look(store: RunStore, *, clock: Any = None) -> list[str]:
+    sent = Sent()
+    counts: Counter[str] = Counter()
+    releases = BudgetReleases(store, sent, **({} if clock is None else {"clock": clock}))
+    await releases.run_pass(counts)
+    assert counts["budget"] == len(sent.run_ids)
+    return sent.run_ids
+
+
+async def waiting(store: RunStore) -> int:
+    return await store.runs.count_documents({"hold": "budget"})
+
+
+async def test_runs_wait_until_their_window_turns_at_midnight_of_its_zone(store: RunStore) -> None:
+    budget = await spent(store, window="day", timezone="America/Santiago")
+    run_ids = await held(store, budget, ["acme"] * 3)
+    end = span_at("day", "America/Santiago", datetime.now(UTC)).end
+    assert end is not None
+
+    assert await look(store, clock=lambda: end - timedelta(microseconds=1)) == []
+    assert await look(store, clock=lambda: end) == run_ids
+    assert await waiting(store) == 0
+
+
+async def test_the_most_urgent_go_first_then_the_oldest_of_whatever_workflow(store: RunStore) -> None:
+    budget = await spent(store)
+    old = await held(store, budget, ["acme"] * 2, workflow="Z")
+    young = await held(store, budget, ["acme"] * 2, workflow="A")
+    urgent = await held(store, budget, ["acme"], workflow="M", priority=9)
+    await Budgets(store.database).remove(budget.id)
+
+    assert await look(store) == [*urgent, *old, *young]
+
+
+async def test_only_so_many_are_on_their_way_at_a_time(store: RunStore) -> None:
+    budget = await spent(store)
+    await held(store, budget, ["acme"] * (MOST_ON_THEIR_WAY + 30))
+    await set_budget(store, 1000)
+
+    first = await look(store)
+    assert len(first) == MOST_ON_THEIR_WAY
+    assert await look(store) == []
+    await store.runs.update_many({"_id": {"$in": first[:20]}}, {"$unset": {"held_by": 1, "lane": 1}})
+    assert len(await look(store)) == 20
+
+
+async def test_of_a_budget_for_each_app_those_with_room_go_and_all_get_their_turn(store: RunStore) -> None:
+    budget = await spent(store, app_id="*")
+    apps = [f"app{n:02}" for n in range(12)]
+    for app_id in (*apps, "acme"):
+        await held(store, budget, [app_id] * 90)
+    sent = Sent()
+    releases = BudgetReleases(store, sent)
+
+    await releases.run_pass(Counter())
+    assert len(sent.run_ids) == MAX_RELEASED
+    for _ in range(4):
+        await releases.run_pass(Counter())
+
+    assert Counter([run["app_id"] async for run in store.runs.find({"hold": "budget"})]) == {"acme": 90}
+    assert len(sent.run_ids) == len(set(sent.run_ids)) == 90 * len(apps)
+
+
+async def test_any_number_may_look_and_each_run_goes_once(store: RunStore) -> None:
+    budget = await spent(store)
+    await held(store, budget, ["acme"] * 60)
+    await Budgets(store.database).remove(budget.id)
+
+    looks = await asyncio.gather(*(look_twice(store) for _ in range(5)))
+
+    assert await waiting(store) == 0
+    assert len({run_id for sent in looks for run_id in sent}) == 60
+
+
+async def look_twice(store: RunStore) -> list[str]:
+    sent = Sent()
+    for _ in range(2):
+        await BudgetReleases(store, sent).run_pass(Counter())
+    return sent.run_ids
+
+
+async def test_what_is_left_is_not_given_away_while_calls_hold_it(store: RunStore) -> None:
+    budget = await set_budget(store, 600)
+    [run_id] = await held(store, budget, ["acme"])
+    process = Process(store)
+    run = process.run()
+    begun = await run.begin(prompt=300)
+
+    assert await look(store) == []
+    await run.end(begun, tokens=100)
+    await process.close()
+    assert await look(store) == [run_id]
+
+
+async def test_what_others_hold_is_left_to_them(store: RunStore) -> None:
+    budget = await spent(store)
+    [by_budget] = await held(store, budget, ["acme"])
+    [by_cap] = await hold(store, "app:acme", ["acme"])
+    sent = Sent()
+
+    assert await look(store) == []
+    await Releases(store, Caps(), sent).run_pass()
+
+    assert sent.run_ids == [by_cap]
+    assert (await store.find(by_budget) or {})["hold"] == "budget"
