@@ -84,19 +84,13 @@ async def totals_at(
 
 
 class Reader:
-    """Sums up, by these keys, what it is told to add. `known`: sums to begin with, which are added to."""
+    """Sums up, by these keys, what it is told to add."""
 
-    def __init__(
-        self,
-        database: Database,
-        keys: Sequence[str],
-        session: AsyncClientSession,
-        known: dict[tuple[Any, ...], Sums] | None = None,
-    ) -> None:
+    def __init__(self, database: Database, keys: Sequence[str], session: AsyncClientSession) -> None:
         self._database = database
         self._keys = keys
         self._session = session
-        self._sums = {} if known is None else known
+        self._sums: dict[tuple[Any, ...], Sums] = {}
 
     async def add(self, collection: str, groups: Mapping[str, Any], query: Query) -> None:
         group = {"_id": {key: groups[key] for key in self._keys}, **{name: {"$sum": f"${name}"} for name in SUMMED}}

@@ -2,7 +2,7 @@
 
 1. Hour by hour, the totals of an hour are compared with the sums of those of its rows that were added, and corrected
    in the same transaction. Hours whose rows retention has taken are left: their totals are all there is of them.
-2. Then, app by app, the totals of all time become the sums of the hours.
+2. Then, some apps at a time, the totals of all time become the sums of the hours.
 
 Where nothing is wrong nothing is written. Rows that wait for the roll-up are left to it, and may come meanwhile.
 """
@@ -43,6 +43,7 @@ from accounting.totals.sums import (
 Database = AsyncDatabase[dict[str, Any]]
 Told = Callable[[int, int], None]
 ByLabels = dict[LabelValues, Sums]
+APPS_AT_ONCE = 50  # a transaction has a minute
 RightAndKept = tuple[ByLabels, ByLabels]
 
 
@@ -65,8 +66,8 @@ async def verify(database: Database, on_hour: Told = lambda _done, _all: None) -
         right, kept = await at_one_moment(database, partial(_of_hour, database, hour))
         found += differences(hour, right, kept)
         on_hour(number, len(hours))
-    for app_id in await _apps(database):
-        right, kept = await at_one_moment(database, partial(_of_app, database, app_id))
+    for app_ids in await _apps(database):
+        right, kept = await at_one_moment(database, partial(_of_apps, database, app_ids))
         found += differences(None, right, kept)
     return found
 
@@ -80,8 +81,8 @@ async def rebuild(database: Database, on_hour: Told = lambda _done, _all: None) 
     for number, hour in enumerate(hours, 1):
         changed += await _in_transaction(database, partial(_mend_hour, database, hour))
         on_hour(number, len(hours))
-    for app_id in await _apps(database):
-        changed += await _in_transaction(database, partial(_mend_app, database, app_id))
+    for app_ids in await _apps(database):
+        changed += await _in_transaction(database, partial(_mend_apps, database, app_ids))
     await state.update_one({"_id": STATE_ID}, {"$set": {"ready": True}})
     return changed
 
@@ -104,8 +105,9 @@ async def _hours(database: Database) -> Sequence[datetime]:
     return sorted(hours)
 
 
-async def _apps(database: Database) -> Sequence[str]:
-    return sorted({*await database[TOTALS].distinct("app_id"), *await database[HOURS].distinct("app_id")})
+async def _apps(database: Database) -> Sequence[Sequence[str]]:
+    apps = sorted({*await database[TOTALS].distinct("app_id"), *await database[HOURS].distinct("app_id")})
+    return [apps[start : start + APPS_AT_ONCE] for start in range(0, len(apps), APPS_AT_ONCE)]
 
 
 async def _of_hour(database: Database, hour: datetime, session: AsyncClientSession) -> RightAndKept:
@@ -126,9 +128,9 @@ async def _of_hour(database: Database, hour: datetime, session: AsyncClientSessi
     return right, kept
 
 
-async def _of_app(database: Database, app_id: str, session: AsyncClientSession) -> RightAndKept:
-    right = await _summed(database, HOURS, {"app_id": app_id}, session)
-    return right, await _summed(database, TOTALS, {"app_id": app_id}, session)
+async def _of_apps(database: Database, app_ids: Sequence[str], session: AsyncClientSession) -> RightAndKept:
+    right = await _summed(database, HOURS, {"app_id": {"$in": app_ids}}, session)
+    return right, await _summed(database, TOTALS, {"app_id": {"$in": app_ids}}, session)
 
 
 async def _summed(
@@ -157,8 +159,8 @@ async def _mend_hour(database: Database, hour: datetime, session: AsyncClientSes
     return len(wrong)
 
 
-async def _mend_app(database: Database, app_id: str, session: AsyncClientSession, seq: int) -> int:
-    wrong = _wrong(*await _of_app(database, app_id, session))
+async def _mend_apps(database: Database, app_ids: Sequence[str], session: AsyncClientSession, seq: int) -> int:
+    wrong = _wrong(*await _of_apps(database, app_ids, session))
     totals = [(key_of(labels), {**named(labels), "seq": seq}, sums) for labels, sums in wrong]
     await _write(database[TOTALS], totals, session)
     return len(wrong)

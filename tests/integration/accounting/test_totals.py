@@ -11,8 +11,6 @@ from pymongo.asynchronous.client_session import AsyncClientSession
 
 from accounting.ledger.ledger import Ledger
 from accounting.ledger.rows import COLLECTION, NOT_OPEN, WORKER_LOST
-from accounting.one_moment import at_one_moment
-from accounting.totals.following import UsageFollower
 from accounting.totals.reading import EVERYTHING, Wanted, totals_pipeline, usage_totals
 from accounting.totals.rebuilding import rebuild, verify
 from accounting.totals.roll_up import RollUp
@@ -111,18 +109,6 @@ async def test_rows_that_come_while_several_add_are_counted_once(store: RunStore
     assert await verify(store.database) == []
 
 
-async def test_a_follower_sees_what_the_ledger_says_and_asks_for_changes_only(store: RunStore, roll_up: RollUp) -> None:
-    keys = ("app_id", "workflow", "model", "provider", "ok", "agent")
-    follower = UsageFollower(store.database, keys)
-    for seed in (3, 4, 5):
-        await insert(store, random_rows(120, seed=seed))
-        await roll_up.add_some()
-        assert shown(await at_one_moment(store.database, follower.look), keys) == await by_rows(store, keys)
-
-    fresh = UsageFollower(store.database, keys)
-    assert shown(await at_one_moment(store.database, fresh.look), keys) == await by_rows(store, keys)
-
-
 async def test_a_rebuild_of_what_is_right_changes_nothing(store: RunStore, roll_up: RollUp) -> None:
     await insert(store, random_rows(150, seed=6))
     await roll_up.run_pass(Counter())
@@ -143,16 +129,13 @@ async def test_totals_that_are_lost_are_rebuilt_from_zero(
     await roll_up.run_pass(Counter())
     for name in lost:
         await store.database[name].delete_many({})
-    follower = UsageFollower(store.database, KEYS)
-    await at_one_moment(store.database, follower.look)
-
     told: list[tuple[int, int]] = []
     assert await rebuild(store.database, lambda done, of: told.append((done, of))) > 0
 
     assert told[-1][0] == told[-1][1] == len(told) > 1
     assert await verify(store.database) == []
     assert await by_totals(store, ["app_id", "day"]) == await by_rows(store, ["app_id", "day"])
-    assert shown(await at_one_moment(store.database, follower.look), KEYS) == await by_rows(store, KEYS)
+    assert await by_totals(store, KEYS) == await by_rows(store, KEYS)
 
 
 async def test_what_is_wrong_in_a_total_is_found_and_named(store: RunStore, roll_up: RollUp) -> None:
