@@ -15,7 +15,7 @@ from accounting.usage import BegunCall, ModelCall
 from workflows.chat.checkpoint import Counters
 from workflows.chat.errors import ModelError
 from workflows.chat.live import LiveTurn, live_turn
-from workflows.chat.open_call import AskedModel, Normalise, OpenCall
+from workflows.chat.open_call import AskedModel, OpenCall
 
 BeginUsage = Callable[[BegunCall], Awaitable[None]]
 RecordUsage = Callable[[ModelCall], Awaitable[None]]
@@ -48,16 +48,13 @@ class MeteredClient(LLMClient):
     def __init__(
         self,
         inner: LLMClient,
+        asked: AskedModel,
         *,
-        provider: str,
-        model: str,
         explain: ExplainError,
-        normalise: Normalise,
         fault: FindFault = lambda _: None,
-        within_s: float | None = None,
     ) -> None:
         self._inner = inner
-        self._asked = AskedModel(provider, model, normalise, within_s)
+        self._asked = asked
         self._explain = explain
         self._fault = fault
 

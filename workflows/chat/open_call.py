@@ -23,12 +23,14 @@ Normalise = Callable[[Usage], Tokens]
 
 @dataclass(frozen=True, slots=True)
 class AskedModel:
-    """`within_s`: then it has answered, or the call has failed; None where nobody says."""
+    """`within_s`: then it has answered, or the call has failed; None where nobody says. `is_paid`: an answer that does
+    not say what it took is estimated; that of a script took nothing."""
 
     provider: str
     model: str
     normalise: Normalise
     within_s: float | None = None
+    is_paid: bool = True
 
 
 @dataclass(slots=True)
@@ -98,7 +100,7 @@ class OpenCall:
         reported = Tokens() if response is None else self.asked.normalise(response.usage)
         if reported != Tokens():
             return reported, "reported"
-        said = 0 if response is None else _characters(response)
+        said = _characters(response) if response is not None and self.asked.is_paid else 0
         return (estimated(self.planned.prompt_characters, said), "estimated") if said else (Tokens(), "missing")
 
     async def _keep(self, call: ModelCall) -> None:

@@ -19,6 +19,7 @@ from workflows.chat import guards
 from workflows.chat.errors import ModelError
 from workflows.chat.live import live_turn
 from workflows.chat.meter import MeteredClient
+from workflows.chat.open_call import AskedModel
 from workflows.chat.providers.failures import cut_off, refusal_of
 from workflows.chat.providers.provider import OpenModel, Provider, PunctualClient
 from workflows.chat.transfers import take_transfer
@@ -104,15 +105,14 @@ class ChatModelConfig(ModelConfig):
 
     def create(self) -> TurnClient:
         if self._client is None:
-            metered = MeteredClient(
-                self._inner(),
-                provider=self._name,
-                model=self._config.model,
-                explain=self._provider.explain,
-                normalise=self._provider.normalise,
-                fault=self._fault,
+            asked = AskedModel(
+                self._name,
+                self._config.model,
+                self._provider.normalise,
                 within_s=self._opened.answer_within_s,
+                is_paid=self._provider.is_paid,
             )
+            metered = MeteredClient(self._inner(), asked, explain=self._provider.explain, fault=self._fault)
             self._client = TurnClient(metered)
         return self._client
 

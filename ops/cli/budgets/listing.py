@@ -44,7 +44,8 @@ def list_budgets(app_id: str | None, as_json: bool) -> None:
         from ops.cli.budgets.table import table_lines
         from ops.cli.terminal import terminal
 
-        click.echo("\n".join(table_lines(found, terminal(), most=FULLEST) if found else []), nl=bool(found))
+        lines = table_lines(found, terminal(), now=datetime.now(UTC), most=FULLEST) if found else []
+        click.echo("\n".join(lines), nl=bool(found))
         return
     columns = ["budget_id", "for_app_id", "spent", "reserved", "limit", "share", "rejections", "window_end"]
     rows = [each.as_json() for each in found]
@@ -77,10 +78,10 @@ def show_budget(budget_id: str, as_json: bool) -> None:
         return
     from ops.cli.terminal import terminal
 
-    click.echo("\n".join(story_lines(kept, found, terminal())))
+    click.echo("\n".join(story_lines(kept, found, terminal(), now=datetime.now(UTC))))
 
 
-def story_lines(kept: "KeptBudget", found: "Sequence[Standing]", shown: "Terminal") -> Iterator[str]:
+def story_lines(kept: "KeptBudget", found: "Sequence[Standing]", shown: "Terminal", *, now: datetime) -> Iterator[str]:
     from ops.cli.budgets.words import consequence_words, limit_words
 
     budget = kept.budget
@@ -94,13 +95,13 @@ def story_lines(kept: "KeptBudget", found: "Sequence[Standing]", shown: "Termina
         from ops.cli.budgets.table import table_lines
 
         yield ""
-        yield from table_lines(found, shown)
+        yield from table_lines(found, shown, now=now)
     else:
         for each in found:
-            yield from _standing_lines(each, shown)
+            yield from _standing_lines(each, shown, now)
 
 
-def _standing_lines(each: "Standing", shown: "Terminal") -> Iterator[str]:
+def _standing_lines(each: "Standing", shown: "Terminal", now: datetime) -> Iterator[str]:
     from ops.cli.amounts import whole
     from ops.cli.bars import bar, percent
     from ops.cli.budgets.table import MAX_BAR, colour_of, ends_in
@@ -120,7 +121,7 @@ def _standing_lines(each: "Standing", shown: "Terminal") -> Iterator[str]:
     if each.rejections_total:
         yield f"runs and calls held or refused: {each.rejections:,} in this window, {each.rejections_total:,} ever"
     if each.end is not None:
-        yield f"the window ends {moment(each.end)} UTC, in {ends_in(each.end, datetime.now(UTC))}"
+        yield f"the window ends {moment(each.end)} UTC, in {ends_in(each.end, now)}"
 
 
 def _cell(value: Any) -> Any:

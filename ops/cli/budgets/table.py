@@ -1,7 +1,7 @@
 """The table of `unattended budgets list` on a terminal: a bar for each budget, of what is spent."""
 
 from collections.abc import Callable, Iterator, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from itertools import groupby
 from typing import TYPE_CHECKING
 
@@ -22,10 +22,12 @@ WARNS_AT = 0.8
 _DROPPED_FIRST = ("left", "reserved", "rejected", "spent", "ends in")
 
 
-def table_lines(found: "Sequence[Standing]", terminal: "Terminal", *, most: int | None = None) -> Iterator[str]:
+def table_lines(
+    found: "Sequence[Standing]", terminal: "Terminal", *, now: datetime, most: int | None = None
+) -> Iterator[str]:
     """`most`: apps of a budget that each app has."""
     rows, cut = _fullest(found, most)
-    columns = fitting([*_columns(rows, terminal)], terminal.width - len(GAP) - MIN_BAR, _DROPPED_FIRST)
+    columns = fitting([*_columns(rows, terminal, now)], terminal.width - len(GAP) - MIN_BAR, _DROPPED_FIRST)
     title, *lines = grid_lines(columns, unicode=terminal.unicode)
     width = min(terminal.width - width_of(columns) - len(GAP), MAX_BAR)
     yield terminal.styled(title.rstrip(), bold=True)
@@ -59,8 +61,7 @@ def ends_in(end: datetime | None, now: datetime) -> str:
     return "" if end is None else lasting(now, end)
 
 
-def _columns(rows: "Sequence[Standing]", terminal: "Terminal") -> Iterator[Column]:
-    now = datetime.now(UTC)
+def _columns(rows: "Sequence[Standing]", terminal: "Terminal", now: datetime) -> Iterator[Column]:
     yield Column("budget", [_name(row) for row in rows], right=False, most=max(terminal.width // 2, 20))
     amounts = {
         "spent": [row.spent for row in rows],

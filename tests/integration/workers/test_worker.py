@@ -104,9 +104,9 @@ async def test_a_transient_model_error_is_retried_and_every_call_is_in_the_ledge
     assert (run["state"], run["attempt"]) == ("succeeded", 2)
     rows = await stage.usage_rows(run["_id"])
     assert [(row["agent"], row["ok"], row["status"]) for row in rows] == [
-        ("A", True, "estimated"),
+        ("A", True, "missing"),
         ("B", False, "missing"),
-        ("B", True, "estimated"),
+        ("B", True, "missing"),
     ]
     assert len({row["_id"] for row in rows}) == 3
 

@@ -40,7 +40,7 @@ STANDINGS = [
 
 
 def table(rows: Sequence[Standing] = STANDINGS, terminal: Terminal = WIDE, most: int | None = None) -> list[str]:
-    return [*table_lines(rows, terminal, most=most)]
+    return [*table_lines(rows, terminal, now=NOW, most=most)]
 
 
 def line_of(lines: Sequence[str], name: str) -> list[str]:
@@ -133,7 +133,7 @@ def test_amounts_have_their_cents_and_all_of_their_digits() -> None:
 def test_a_story_tells_who_set_it_and_why() -> None:
     kept = KeptBudget(budget(note="as in the \x1b[31mcontract"), NOW, NOW, NOW, "ann (cli)")
 
-    lines = [*story_lines(kept, [STANDINGS[8]], WIDE)]
+    lines = [*story_lines(kept, [STANDINGS[8]], WIDE, now=NOW)]
 
     assert lines[0] == "app:acme/day/usd"
     assert lines[3] == "note: as in the \\x1b[31mcontract"

@@ -16,6 +16,7 @@ from accounting.usage import BegunCall, ModelCall, Tokens
 from workflows.chat.errors import LimitReached, ModelError
 from workflows.chat.live import LiveTurn
 from workflows.chat.meter import MeteredClient, RunMeter
+from workflows.chat.open_call import AskedModel
 from workflows.chat.turn_client import with_readable_arguments
 
 Answer = Callable[[], Awaitable[ModelResponse]]
@@ -65,10 +66,8 @@ class Desk:
         self.turn = LiveTurn(cast("Any", self.chat), "A", 1)
         self.client = MeteredClient(
             cast("LLMClient", Model(self.answer)),
-            provider="openai",
-            model="m",
+            AskedModel("openai", "m", with_details_inside),
             explain=explain,
-            normalise=with_details_inside,
         )
 
     async def ask(self) -> ModelResponse:
@@ -203,10 +202,8 @@ async def test_an_answer_that_is_none_is_recorded_with_what_it_used() -> None:
     desk = Desk(answers)
     desk.client = MeteredClient(
         cast("LLMClient", Model(answers)),
-        provider="openai",
-        model="m",
+        AskedModel("openai", "m", with_details_inside),
         explain=explain,
-        normalise=with_details_inside,
         fault=lambda answer: ModelError(f"no answer: {answer.content}", transient=False),
     )
 

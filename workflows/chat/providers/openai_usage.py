@@ -1,20 +1,18 @@
-"""OpenAI's clients of AG2, with what OpenAI says of usage and AG2 1.2 leaves out.
+"""OpenAI's clients of AG2, with usage read here.
 
-Tokens written to a cache cost more than others from GPT-5.6 on, and a streamed response that was cut short was paid for
-like any other.
+AG2 1.2 leaves out the tokens written to a cache, which cost more than others from GPT-5.6 on, and a streamed response
+that was cut short, which was paid for like any other. And it fails on usage without the details that OpenAI sends:
+the answer of a server that only speaks the same protocol would be paid for and thrown away.
 """
 
 from collections.abc import AsyncIterator
-from dataclasses import replace
 from typing import Any, TypeVar
 
 from ag2.config import LLMClient, OpenAIConfig, OpenAIResponsesConfig
-from ag2.config.openai.mappers import normalize_responses_usage, normalize_usage
 from ag2.config.openai.openai_client import OpenAIClient
 from ag2.config.openai.openai_responses_client import OpenAIResponsesClient
 from ag2.context import ConversationContext
 from ag2.events import ModelResponse, Usage
-from openai.types import CompletionUsage
 from openai.types.chat import ChatCompletion
 from openai.types.responses import Response, ResponseCompletedEvent, ResponseFailedEvent, ResponseIncompleteEvent
 
@@ -34,43 +32,53 @@ class ResponsesConfig(OpenAIResponsesConfig):
 
 class _ChatClient(OpenAIClient):
     async def _process_completion(self, completion: ChatCompletion, context: ConversationContext) -> ModelResponse:
-        return _with_chat_usage(await super()._process_completion(completion, context), completion.usage)
+        usage, completion.usage = completion.usage, None
+        answer = await super()._process_completion(completion, context)
+        answer.usage = _chat_usage(usage)
+        return answer
 
     async def _process_stream(self, response_stream: Any, context: ConversationContext) -> ModelResponse:
-        usage: CompletionUsage | None = None
+        usage = None
 
         async def noted() -> AsyncIterator[Any]:
             nonlocal usage
             async for chunk in response_stream:
-                usage = chunk.usage or usage
+                usage, chunk.usage = chunk.usage or usage, None
                 yield chunk
 
         stream: Any = noted()
-        return _with_chat_usage(await super()._process_stream(stream, context), usage)
+        answer = await super()._process_stream(stream, context)
+        answer.usage = _chat_usage(usage)
+        return answer
 
 
 class _ResponsesClient(OpenAIResponsesClient):
     async def _process_response(
         self, response: Response, context: ConversationContext, **request: Any
     ) -> ModelResponse:
-        return _with_responses_usage(await super()._process_response(response, context, **request), response)
+        usage, response.usage = response.usage, None
+        answer = await super()._process_response(response, context, **request)
+        answer.usage = _responses_usage(usage)
+        return answer
 
     async def _process_stream(
         self, response_stream: Any, context: ConversationContext, **request: Any
     ) -> ModelResponse:
-        end: Response | None = None
+        usage, status = None, None
 
         async def noted() -> AsyncIterator[Any]:
-            nonlocal end
+            nonlocal usage, status
             async for event in response_stream:
                 if isinstance(event, _ENDS):
-                    end = event.response
+                    usage, status = event.response.usage, event.response.status
+                    event.response.usage = None
                 yield event
 
         stream: Any = noted()
-        answer = _with_responses_usage(await super()._process_stream(stream, context, **request), end)
-        if end is not None and end.status == "incomplete":
-            answer.finish_reason = end.status
+        answer = await super()._process_stream(stream, context, **request)
+        answer.usage = _responses_usage(usage)
+        if status == "incomplete":
+            answer.finish_reason = status
         return answer
 
 
@@ -81,18 +89,22 @@ def _become(kind: type[Client], client: object) -> Client:
     return mine
 
 
-def _with_chat_usage(answer: ModelResponse, usage: CompletionUsage | None) -> ModelResponse:
-    if usage is not None:
-        answer.usage = _with_written(normalize_usage(usage), usage.prompt_tokens_details)
-    return answer
+def _chat_usage(said: object) -> Usage:
+    return _usage(said, "prompt_tokens", "completion_tokens")
 
 
-def _with_responses_usage(answer: ModelResponse, response: Response | None) -> ModelResponse:
-    if response is not None and response.usage is not None:
-        answer.usage = _with_written(normalize_responses_usage(response.usage), response.usage.input_tokens_details)
-    return answer
+def _responses_usage(said: object) -> Usage:
+    return _usage(said, "input_tokens", "output_tokens")
 
 
-def _with_written(usage: Usage, details: object) -> Usage:
-    """Servers that speak the same protocol send less than the library's types promise."""
-    return replace(usage, cache_creation_input_tokens=getattr(details, "cache_write_tokens", None))
+def _usage(said: object, prompt: str, completion: str) -> Usage:
+    """What a server sent, whatever it is: `accounting.normalising` makes numbers of it."""
+    of_prompt, of_completion = (getattr(said, f"{name}_details", None) for name in (prompt, completion))
+    return Usage(
+        prompt_tokens=getattr(said, prompt, None),
+        completion_tokens=getattr(said, completion, None),
+        total_tokens=getattr(said, "total_tokens", None),
+        cache_read_input_tokens=getattr(of_prompt, "cached_tokens", None),
+        cache_creation_input_tokens=getattr(of_prompt, "cache_write_tokens", None),
+        thinking_tokens=getattr(of_completion, "reasoning_tokens", None),
+    )

@@ -31,12 +31,14 @@ class OpenModel:
 
 @dataclass(frozen=True, slots=True)
 class Provider:
-    """`explain` says None of an error that is not the model's doing; `is_whole` is asked of streamed answers only."""
+    """`explain` says None of an error that is not the model's doing; `is_whole` is asked of streamed answers only.
+    `is_paid`: what does not say what it took was not free, and is estimated."""
 
     open: Callable[[Any, str | None], OpenModel]
     explain: Callable[[Exception], ModelError | None]
     normalise: Callable[[Usage], Tokens]
     is_whole: Callable[[ModelResponse], bool] = lambda answer: answer.finish_reason is not None
+    is_paid: bool = True
 
 
 class PunctualClient(LLMClient):

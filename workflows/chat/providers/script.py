@@ -22,4 +22,4 @@ def explain(error: Exception) -> ModelError | None:
     return None
 
 
-PROVIDER = Provider(open_model, explain, NORMALISE["script"])
+PROVIDER = Provider(open_model, explain, NORMALISE["script"], is_paid=False)
