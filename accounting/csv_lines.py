@@ -7,13 +7,18 @@ from typing import Any
 
 from accounting.csv_cells import csv_cell
 
+_LINE_END = "\r\n"  # cells with any part of it are quoted: else what follows would be a row of its own, and a formula
+
 
 def csv_lines(names: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
-    """With a header, each with its line end; what is None is empty."""
+    """With a header."""
+    yield csv_line(names)
+    for row in rows:
+        yield csv_line([row[name] for name in names])
+
+
+def csv_line(cells: Sequence[Any]) -> str:
+    """With its line end; what is None is empty."""
     line = io.StringIO()
-    writer = csv.writer(line, lineterminator="\n")
-    for cells in (names, *([row[name] for name in names] for row in rows)):
-        writer.writerow([csv_cell(cell) for cell in cells])
-        yield line.getvalue()
-        line.seek(0)
-        line.truncate()
+    csv.writer(line, lineterminator=_LINE_END).writerow([csv_cell(cell) for cell in cells])
+    return f"{line.getvalue().removesuffix(_LINE_END)}\n"

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from accounting.usage import Tokens
 
-MOST = 10**12  # what a server says is stored as it is; more than this is no count of tokens
+MOST = 10**9  # what a server says is stored as it is; more than this is no count of tokens, and may have no room
 CHARACTERS_PER_TOKEN = 4  # of English text, by the rule of thumb that OpenAI and Google give
 
 

@@ -105,6 +105,7 @@ def https_url(raw: str) -> str:
     try:
         parts = urlsplit(raw.strip())
         usable = bool(parts.hostname) and parts.port != 0 and raw.strip().isprintable() and " " not in raw.strip()
+        (parts.hostname or "").encode("idna")  # as whoever connects does
     except ValueError:
         usable = False
     if not usable or parts.scheme not in ("https", "http") or parts.fragment:

@@ -17,6 +17,7 @@ from workflows.package.raw.data_files import read_data_file
 from workflows.package.trigger_specs.values import Duration
 from workflows.price_entries import PLAIN_WORDS, PriceEntry
 
+_KEYS = ("models", "prices")
 _REGION = re.compile(r"[a-z]{2,3}(-[a-z]+)+-[0-9]{1,2}")
 
 
@@ -178,7 +179,8 @@ def models_file_schema() -> dict[str, Any]:
         "models": {"type": "object", "additionalProperties": model},
         "prices": {"type": ["array", "null"], "items": described(PriceEntry)},
     }
-    return {"type": "object", "properties": properties, "required": ["models"], "definitions": definitions}
+    shape = {"type": "object", "additionalProperties": False, "required": ["models"]}
+    return {**shape, "properties": properties, "definitions": definitions}
 
 
 def models_path(configured: Path | None, *, library: Path) -> Path:
@@ -198,6 +200,9 @@ def read_models_file(path: Path) -> ModelsFile:
         raise ModelsFileError(f"the models file {path} cannot be read: {error.strerror}") from None
     if not isinstance(raw, Mapping) or not isinstance(raw.get("models"), Mapping):
         raise ModelsFileError(f"{path}: write models: as a mapping from alias to provider and model")
+    unknown = [str(key) for key in raw if key not in _KEYS]
+    if unknown:  # prices under another name would be no prices, and a limit in USD none
+        raise ModelsFileError(f"{path}: {unknown[0]!r} is not one of {', '.join(_KEYS)}")
     models = {
         str(alias): _model(entry, f"{path}: models.{alias}", path.parent) for alias, entry in raw["models"].items()
     }

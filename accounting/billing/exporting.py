@@ -10,7 +10,6 @@ from pymongo import ASCENDING
 from pymongo.asynchronous.database import AsyncDatabase
 
 from accounting.billing.event import FIELDS, billing_event, cost_nano_usd
-from accounting.csv_cells import csv_cell
 from accounting.ledger.rows import COLLECTION, NOT_OPEN
 
 AT_ONCE = 1_000
@@ -54,4 +53,4 @@ def csv_row(row: Mapping[str, Any]) -> list[Any]:
     nano_usd = cost_nano_usd(row)
     event["cost_usd"] = None if nano_usd is None else f"{nano_usd // 10**9}.{nano_usd % 10**9:09d}"
     event["ok"] = "true" if event["ok"] else "false"
-    return [csv_cell(event[name]) for name in FIELDS]
+    return [event[name] for name in FIELDS]

@@ -64,7 +64,7 @@ class Outbox:
         await self._batches.create_indexes(list(INDEXES))
 
     async def add(self, rows: Sequence[Mapping[str, Any]], session: AsyncClientSession | None) -> None:
-        """`rows` as the ledger has them, with their marks. By the database's clock, as all times here."""
+        """`rows` as the ledger has them, with their marks. By the database's clock, as all times here but in bodies."""
         batches = [_insert(body, events) for body, events in bodies(rows, at=datetime.now(UTC))]
         if batches:
             await self._batches.bulk_write(batches, ordered=False, session=session)

@@ -2,10 +2,11 @@
 
 import asyncio
 import ssl
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from http.cookiejar import CookieJar, DefaultCookiePolicy
+from urllib.parse import unquote, unquote_plus, urlsplit
 
 import httpx
 
@@ -15,6 +16,7 @@ CONNECTS_WITHIN_S = 10.0
 READS_WITHIN_S = 2.0
 MOST_READ_BYTES = 16_384
 SHOWN_CHARACTERS = 200
+LEAST_HIDDEN, LEAST_IN_PATH = 4, 8  # characters; a shorter piece of a path is a word
 
 
 def trusted() -> ssl.SSLContext:
@@ -49,7 +51,7 @@ async def post(
         async with asyncio.timeout(within_s):
             response = await http.send(request, stream=True)
         try:
-            said = await _beginning(response)
+            said = _for_people(await _beginning(response), url)
         finally:
             await response.aclose()
     except TimeoutError:
@@ -62,7 +64,7 @@ async def post(
     return Posted(response.status_code, f"{what}: {said}" if said else what, asked_s)
 
 
-async def _beginning(response: httpx.Response) -> str:
+async def _beginning(response: httpx.Response) -> bytes:
     """The status has said it all; the rest is read for people, and to use the connection again."""
     read = b""
     with suppress(TimeoutError, httpx.HTTPError):
@@ -71,5 +73,21 @@ async def _beginning(response: httpx.Response) -> str:
                 read += part[: MOST_READ_BYTES - len(read)]
                 if len(read) == MOST_READ_BYTES:
                     break
-    text = " ".join(read[: 4 * SHOWN_CHARACTERS].decode("utf-8", "replace").split())
-    return "".join(each for each in text if each.isprintable())[:SHOWN_CHARACTERS]
+    return read
+
+
+def _for_people(said: bytes, url: str) -> str:
+    text = said.decode("utf-8", "replace")
+    for each in _hidden(url):  # before anything is cut
+        text = text.replace(each, "(hidden)")
+    return "".join(each for each in " ".join(text.split()) if each.isprintable())[:SHOWN_CHARACTERS]
+
+
+def _hidden(url: str) -> Sequence[str]:
+    """What may be a token in the address: many servers repeat what they were asked. The longest comes first."""
+    parts = urlsplit(url)
+    values = [pair.partition("=")[2] or pair for pair in parts.query.split("&")]
+    names = [name for name in parts.path.split("/") if len(name) >= LEAST_IN_PATH]
+    written = [f"{parts.path}?{parts.query}".rstrip("?"), *values, *names]
+    found = {*written, *map(unquote, written), *map(unquote_plus, values)}
+    return sorted((each for each in found if len(each) >= LEAST_HIDDEN), key=len, reverse=True)

@@ -14,7 +14,8 @@ from datetime import datetime
 from pymongo.errors import PyMongoError
 
 from accounting.budgets.places import Place
-from accounting.budgets.window_store import HELD_FOR_S, Answer, Part, WindowStore
+from accounting.budgets.window_commands import HELD_FOR_S, Answer, Part
+from accounting.budgets.window_store import WindowStore
 
 FLUSH_AFTER_S = 0.2
 ASK_AGAIN_S = 0.25
@@ -55,9 +56,8 @@ class Account:
         on_answer: Callable[["Account", Answer], None],
         on_closed: Callable[["Account"], None],
         clock: Callable[[], datetime],
-        since: datetime | None = None,
     ) -> None:
-        """`since`: no call that is settled here began before. `on_closed` hears when nothing more is done here."""
+        """`on_closed` hears when nothing more is done here."""
         self.place = place
         self.holder = holder
         self.limit: int | None = None
@@ -66,7 +66,7 @@ class Account:
         self._on_answer = on_answer
         self._on_closed = on_closed
         self._clock = clock
-        self._since = since or clock()
+        self._since = clock()  # no call that is settled here began before
         self._spent = self._reserved = self._n = 0
         self._is_new = True
         self._asks: list[_Ask] = []
@@ -100,17 +100,23 @@ class Account:
             if ask in self._asks:
                 self._asks.remove(ask)
 
+    def hold(self, amount: int) -> None:
+        """Without asking."""
+        self._reserved += amount
+        self._changed()
+
     def release(self, amount: int) -> None:
         self._reserved -= amount
         self._changed()
 
-    def spend(self, amount: int) -> None:
-        """By a call whose row this holder has signed: should it be lost, it is summed up from those rows."""
-        self._spent += amount
-        self._changed()
+    def settle(self, reserved: int, spent: int) -> None:
+        """Of a call whose row this holder has signed: should it be lost, that is summed up from such rows."""
+        self._spent += spent
+        self.release(reserved)
 
     async def leave(self) -> None:
-        """Tells what is to be told and takes the entry out, however much is still reserved."""
+        """Tells what is to be told and takes the entry out. One in which calls are still under way is left where it is:
+        what they take is summed up from their rows."""
         self._leaving = True
         self._refuse_all(self._asks, ClosedAccountError())
         self._touch()
@@ -133,7 +139,7 @@ class Account:
                     await self._wait(wait_s)
                 elif self._asks or self._tell_at is not None or (self._reserved and not self._leaving):
                     await self._send(self._asks[:MOST_ASKED])
-                elif await self._left():
+                elif self._reserved or await self._left():
                     return
         finally:
             for ask in self._asks:
@@ -192,11 +198,13 @@ class Account:
                 self.release(amount)  # its caller was cancelled meanwhile
             else:
                 ask.room.set_result(amount)
-        rest = asks[answer.granted :]
-        if self.limit is not None and answer.spent >= self.limit:
-            self._refuse_all(rest, SpentError(answer.spent))
         self._asks = [ask for ask in self._asks if not ask.room.done()]
-        for ask in rest:
+        if answer.granted == len(asks):
+            return
+        # Nobody is overtaken: those behind have no room either.
+        if self.limit is not None and answer.spent >= self.limit:
+            self._refuse_all(self._asks, SpentError(answer.spent))
+        for ask in self._asks:
             ask.was_refused = True
 
     def _refuse_all(self, asks: Sequence[_Ask], error: Exception) -> None:

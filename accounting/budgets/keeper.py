@@ -4,6 +4,7 @@ A run asks before each call (`of_run`), and who lets runs start asks whether the
 Where no budget matches, the store is not asked.
 """
 
+import asyncio
 import logging
 import time
 from collections.abc import Callable, Sequence
@@ -15,6 +16,7 @@ from pymongo.asynchronous.database import AsyncDatabase
 from pymongo.errors import PyMongoError
 
 from accounting.budgets.accounts import Accounts
+from accounting.budgets.budget import Budget
 from accounting.budgets.definitions import Definitions
 from accounting.budgets.estimating import Estimates
 from accounting.budgets.holder import Holder
@@ -22,12 +24,14 @@ from accounting.budgets.places import Applying, Place
 from accounting.budgets.rejections import Rejections
 from accounting.budgets.store import Budgets
 from accounting.budgets.telling import Alerts, spent_in_words
-from accounting.budgets.window_store import Answer, WindowStore
+from accounting.budgets.window_commands import Answer
+from accounting.budgets.window_store import WindowStore
 from accounting.prices import PriceTable
 
 log = logging.getLogger(__name__)
 
 SAID_EVERY_S = 60.0
+CLOSES_WITHIN_S = 1.5
 HELD_BY = "budget:"
 
 
@@ -66,10 +70,14 @@ class Keeper:
         await self.windows.ensure_indexes()
 
     async def close(self) -> None:
-        """Takes this process out of all windows."""
-        await self.accounts.close()
-        await self._alerts.close()
-        await self.rejections.close()
+        """Takes this process out of all windows. What it does not manage in time is found in the ledger."""
+        try:
+            async with asyncio.timeout(CLOSES_WITHIN_S):
+                await self.accounts.close()
+                await self._alerts.close()
+                await self.rejections.close()
+        except TimeoutError:
+            log.warning("budgets_left_open")
 
     async def barred(self, app_id: str, workflow: str, *, is_first_start: bool) -> Barred | None:
         """A run that has begun goes on to its next call, which is not made, unless it is to wait."""
@@ -82,7 +90,7 @@ class Keeper:
         except PyMongoError as error:
             if not self.fails_open:
                 raise
-            self.say_now_and_then("budget_not_asked", error=type(error).__name__)
+            self.say_not_asked(error)
             return None
 
     async def _barred(self, asked: Sequence[Applying], *, is_first_start: bool) -> Barred | None:
@@ -104,12 +112,21 @@ class Keeper:
         self.rejections.count(last)
         return Barred(spent_in_words(last, used[last.id].spent), HELD_BY + last.budget.id, last.span.end)
 
-    def say_now_and_then(self, event: str, **fields: str) -> None:
-        """Once a minute of the same, however often it happens."""
-        key, now = (event, *fields.values()), time.monotonic()
-        if now - self._said_at.get(key, float("-inf")) >= SAID_EVERY_S:
-            self._said_at[key] = now
-            log.warning(event, extra=fields)
+    def say_not_asked(self, error: Exception) -> None:
+        if self._is_time_for(("not asked",)):
+            log.warning("budget_not_asked", extra={"error": type(error).__name__})
+
+    def say_without_price(self, budget: Budget, model: str) -> None:
+        if self._is_time_for((budget.id, model)):
+            log.warning("budget_without_price", extra={"budget": budget.id, "model": model})
+
+    def _is_time_for(self, what: tuple[str, ...]) -> bool:
+        """Once a minute for the same, however often it happens."""
+        now = time.monotonic()
+        if now - self._said_at.get(what, float("-inf")) < SAID_EVERY_S:
+            return False
+        self._said_at[what] = now
+        return True
 
     def _answered(self, place: Place, answer: Answer) -> None:
         if place.alerts:

@@ -17,7 +17,8 @@ from typing import Any
 from pymongo import ASCENDING
 from pymongo.asynchronous.database import AsyncDatabase
 
-from accounting.budgets.window_store import COLLECTION, STILL_HELD, Document, recorded_before
+from accounting.budgets.window_commands import STILL_HELD, Document
+from accounting.budgets.window_store import COLLECTION, WindowStore, recorded_before
 from accounting.ledger.rows import COLLECTION as ROWS
 
 log = logging.getLogger(__name__)
@@ -26,7 +27,7 @@ LOST_AFTER_S = 60  # beyond its time
 KEPT_AFTER_S = 600
 AGAIN_AFTER_S = 15
 MOST = 100
-DELETED_AFTER = timedelta(days=40)
+DELETED_AFTER = timedelta(days=7)
 MOST_DELETED = 500
 
 
@@ -39,9 +40,13 @@ class BudgetMending:
         self._database = database
         self._windows = database[COLLECTION]
         self._rows = database[ROWS]
+        self._is_prepared = False
 
     async def run_pass(self, _: Counter[str]) -> None:
         """What it does is in the log; runs are counted by other steps."""
+        if not self._is_prepared:
+            await WindowStore(self._database).ensure_indexes()
+            self._is_prepared = True
         await self._sum_up_the_lost()
         await self._look_up_bases()
         await self._delete_old()

@@ -5,7 +5,7 @@ of them refuses is given back.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from pymongo.errors import PyMongoError
@@ -22,31 +22,28 @@ from accounting.budgets.asking import (
 from accounting.budgets.budget import Unit, amount_in_words
 from accounting.budgets.keeper import HELD_BY, Keeper
 from accounting.budgets.places import Applying, Place
-from accounting.budgets.telling import spent_in_words
+from accounting.budgets.telling import marks_reached, say, spent_in_words
 from accounting.usage import ModelCall
 
+TRIES = 5
 ROOM_WITHIN_S = 9.0  # a little less than a chat waits for its budgets
 
 
 @dataclass(slots=True)
-class _Taken:
-    """`account` is None where room could not be asked for: what the call takes is told all the same."""
-
-    place: Place
-    account: Account | None
-    amount: int
-
-
-@dataclass(slots=True)
 class Reservation:
+    """What is reserved where. All of it under one name of this process, which then signs the call's row."""
+
     planned: PlannedCall
-    taken: list[_Taken] = field(default_factory=list)
-    signed_by: str | None = None  # the holder that the call's row names
+    taken: list[tuple[Account, int]] = field(default_factory=list)
+
+    @property
+    def names(self) -> set[str]:
+        return {account.holder for account, _ in self.taken}
 
     def give_back(self) -> None:
-        for each in self.taken:
-            if each.account is not None:
-                each.account.release(each.amount)
+        for account, amount in self.taken:
+            account.release(amount)
+        self.taken.clear()
 
 
 class RunBudgets:
@@ -57,6 +54,7 @@ class RunBudgets:
         self._workflow = workflow
         self._used = used
         self._open: dict[int, Reservation] = {}
+        self._said: set[tuple[str, str]] = set()
 
     async def reserve(self, planned: PlannedCall) -> Settle:
         try:
@@ -64,15 +62,14 @@ class RunBudgets:
         except PyMongoError as error:
             if not self._keeper.fails_open:
                 raise
-            self._keeper.say_now_and_then("budget_not_asked", error=type(error).__name__)
+            self._keeper.say_not_asked(error)
             return nothing_to_settle
         if not all_applying:
             return nothing_to_settle
         reservation = Reservation(planned)
         try:
             async with asyncio.timeout(ROOM_WITHIN_S):
-                for each in all_applying:
-                    await self._take(each, reservation)
+                await self._take_all(all_applying, reservation)
         except BaseException as error:
             reservation.give_back()
             if isinstance(error, TimeoutError):
@@ -81,10 +78,19 @@ class RunBudgets:
         self._open[planned.number] = reservation
         return self._settle
 
-    def signing(self, call: ModelCall) -> None:
-        """Just before its row is signed: what it took is this holder's, whoever reserved it."""
-        if (reservation := self._open.get(call.number)) is not None:
-            reservation.signed_by = self._keeper.holder.id
+    def signature(self, call: ModelCall) -> str | None:
+        """Under which name its row is found by those who sum up what a lost process has spent."""
+        reservation = self._open.get(call.number)
+        return None if reservation is None else next(iter(reservation.names), None)
+
+    async def _take_all(self, all_applying: Sequence[Applying], reservation: Reservation) -> None:
+        for _ in range(TRIES):
+            for each in all_applying:
+                await self._take(each, reservation)
+            if len(reservation.names) <= 1:
+                return
+            reservation.give_back()  # this process has just come back under another name
+        raise ClosedAccountError
 
     async def _take(self, each: Applying, reservation: Reservation) -> None:
         place = each.place(self._keeper.clock())
@@ -104,10 +110,10 @@ class RunBudgets:
         except (PyMongoError, ClosedAccountError) as error:
             if each.enforced and not self._keeper.fails_open:
                 raise
-            self._keeper.say_now_and_then("budget_not_asked", error=type(error).__name__)
-            reservation.taken.append(_Taken(place, None, 0))
-        else:
-            reservation.taken.append(_Taken(account.place, account, amount))
+            self._keeper.say_not_asked(error)
+            account, amount = self._keeper.accounts.of(place), 1
+            account.hold(amount)  # what the call takes is told all the same
+        reservation.taken.append((account, amount))
 
     def _refusal(self, each: Applying, place: Place, *, spent: int) -> Exception:
         self._keeper.rejections.count(place)
@@ -119,9 +125,11 @@ class RunBudgets:
     def _check_run(self, each: Applying, place: Place) -> None:
         budget = each.budget
         used = self._used(budget.unit)
-        if used < budget.limit:
-            return
-        if each.enforced:
+        for what in marks_reached(used, budget.limit) if place.alerts else ():
+            if (what, budget.id) not in self._said:
+                self._said.add((what, budget.id))
+                say(what, budget, app_id=self._app_id, spent=used)
+        if each.enforced and used >= budget.limit:
             self._keeper.rejections.count(place)
             amounts = f"{amount_in_words(budget.unit, used)} of {amount_in_words(budget.unit, budget.limit)}"
             raise BudgetExhaustedError(f"the budget {budget.id} is spent in this run: {amounts}")
@@ -133,22 +141,12 @@ class RunBudgets:
                 f"no price is known for {model}, and the budget {each.budget.id} counts USD; add a price for it to "
                 "`prices` in the models file"
             )
-        self._keeper.say_now_and_then("budget_without_price", budget=each.budget.id, model=model)
+        self._keeper.say_without_price(each.budget, model)
 
     async def _settle(self, call: ModelCall) -> None:
         reservation = self._open.pop(call.number, None)
         if reservation is None:
             return
         self._keeper.estimates.learn(reservation.planned, call)
-        reservation.give_back()
-        now_called = self._keeper.holder.id
-        signed_by = reservation.signed_by or now_called
-        for each in reservation.taken:
-            spent = self._keeper.estimates.spent(call, each.place.budget.unit)
-            account = each.account
-            if account is None or account.holder != signed_by:
-                if signed_by != now_called:
-                    continue  # a name that is lost: what its rows say is summed up
-                account = self._keeper.accounts.of(each.place, since=call.started_at)
-            if spent:
-                account.spend(spent)
+        for account, amount in reservation.taken:
+            account.settle(amount, self._keeper.estimates.spent(call, account.place.budget.unit))

@@ -10,7 +10,8 @@ from pymongo.asynchronous.database import AsyncDatabase
 from accounting.budgets.budget import EACH_APP, Budget, shown_amount
 from accounting.budgets.places import Place
 from accounting.budgets.store import Budgets, KeptBudget
-from accounting.budgets.window_store import COLLECTION, RESERVED, SPENT, ever_id, recorded_before
+from accounting.budgets.window_commands import RESERVED, SPENT
+from accounting.budgets.window_store import COLLECTION, ever_id, recorded_before
 from accounting.budgets.windows import span_at
 
 Document = dict[str, Any]

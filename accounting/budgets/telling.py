@@ -13,7 +13,7 @@ from accounting.budgets.window_store import WindowStore
 
 log = logging.getLogger(__name__)
 
-WARNED_AT = 0.8
+MARKS = {"budget_warned": 0.8, "budget_exhausted": 1.0}
 MOST_REMEMBERED = 10_000
 
 
@@ -41,9 +41,9 @@ class Alerts:
 
     def look(self, place: Place, spent: int) -> None:
         limit = place.budget.limit
-        for what, share in (("budget_warned", WARNED_AT), ("budget_exhausted", 1.0)):
+        for what in marks_reached(spent, limit):
             key = (place.id, what, limit)
-            if spent < share * limit or key in self._said:
+            if key in self._said:
                 continue
             if len(self._said) >= MOST_REMEMBERED:
                 self._said.clear()  # the store knows what was said
@@ -62,14 +62,21 @@ class Alerts:
             self._said.discard((place.id, what, place.budget.limit))  # with the next answer, then
             return
         if is_first:
-            budget = place.budget
-            log.warning(
-                what,
-                extra={
-                    "budget": budget.id,
-                    "app_id": place.app_id,
-                    "spent": amount_in_words(budget.unit, spent),
-                    "limit": amount_in_words(budget.unit, budget.limit),
-                    "until": None if place.span.end is None else place.span.end.isoformat(),
-                },
-            )
+            say(what, place.budget, app_id=place.app_id, spent=spent, until=place.span.end)
+
+
+def marks_reached(spent: int, limit: int) -> list[str]:
+    return [what for what, share in MARKS.items() if spent >= share * limit]
+
+
+def say(what: str, budget: Budget, *, app_id: str | None, spent: int, until: datetime | None = None) -> None:
+    log.warning(
+        what,
+        extra={
+            "budget": budget.id,
+            "app_id": app_id,
+            "spent": amount_in_words(budget.unit, spent),
+            "limit": amount_in_words(budget.unit, budget.limit),
+            "until": None if until is None else until.isoformat(),
+        },
+    )

@@ -11,7 +11,6 @@ only have slept, finds itself refused and comes back under another name.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 
 import pymongo
@@ -19,13 +18,24 @@ from pymongo import ASCENDING, IndexModel, ReturnDocument, UpdateOne
 from pymongo.asynchronous.database import AsyncDatabase
 
 from accounting.budgets.places import Place
+from accounting.budgets.window_commands import (
+    RESERVED,
+    SPENT,
+    Answer,
+    Document,
+    Part,
+    Pipeline,
+    answer_in,
+    command,
+    left,
+)
+from accounting.grouped import Grouped, each_written
 from accounting.totals.reading import Wanted, usage_totals
 from accounting.usage import UsageTotals
 
-Document = dict[str, Any]
+Send = tuple[Place, Part, Pipeline]
 
 COLLECTION = "budget_windows"
-HELD_FOR_S = 60
 STORE_WITHIN_S = 5.0  # a command that takes longer is not waited for, and not carried out later
 
 INDEXES = (
@@ -37,39 +47,6 @@ INDEXES = (
     IndexModel([("is_young", ASCENDING)], name="by_youth", partialFilterExpression={"is_young": True}),
     IndexModel([("end", ASCENDING)], name="by_end"),
 )
-
-_ENTRIES: Document = {"$objectToArray": {"$ifNull": ["$holders", {}]}}
-
-
-def _sum_of(entries: Any, value: Any) -> Document:
-    return {"$sum": {"$map": {"input": entries, "as": "each", "in": value}}}
-
-
-_LIVE_RESERVED: Document = {"$cond": [{"$gt": ["$$each.v.until", "$$NOW"]}, "$$each.v.reserved", 0]}
-SPENT: Document = {"$add": ["$base", "$folded", _sum_of(_ENTRIES, "$$each.v.spent")]}
-RESERVED: Document = _sum_of(_ENTRIES, _LIVE_RESERVED)
-
-
-@dataclass(frozen=True, slots=True)
-class Part:
-    """What one process has in a window. `is_new`: the store has confirmed nothing of it yet."""
-
-    holder: str
-    n: int
-    spent: int
-    reserved: int
-    since: datetime
-    is_new: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """`is_ours`: the part is still this process's to write. Of what was asked for, the first `granted` got room."""
-
-    is_ours: bool
-    spent: int
-    reserved: int
-    granted: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +63,8 @@ class WindowStore:
     def __init__(self, database: AsyncDatabase[Document]) -> None:
         self._database = database
         self._windows = database[COLLECTION]
+        self._sends = Grouped(self._send_all)
+        self._leaves = Grouped(self._leave_all)
 
     async def ensure_indexes(self) -> None:
         await self._windows.create_indexes(list(INDEXES))
@@ -100,28 +79,33 @@ class WindowStore:
 
     async def send(self, place: Place, part: Part, asked: Sequence[int] = (), *, limit: int | None = None) -> Answer:
         """The numbers of this process, and what it wants to reserve beside them; `limit` None takes whatever comes."""
+        return await self._sends.do((place, part, command(place, part, asked, limit)))
+
+    async def _send_all(self, sends: Sequence[Send]) -> Sequence[Answer | Exception]:
+        """One round trip when it is one. Each answer stands in its own entry, which only its process writes to."""
+        shown = {f"holders.{part.holder}": 1 for _, part, _ in sends}
         with pymongo.timeout(STORE_WITHIN_S):
-            after: Any = await self._windows.find_one_and_update(
-                {"_id": place.id},
-                _command(place, part, asked, limit),
-                {"answer": 1},
-                upsert=True,
-                return_document=ReturnDocument.AFTER,
-            )
-        answer = after["answer"]
-        return Answer(answer["is_ours"], int(answer["spent"]), int(answer["reserved"]), answer["granted"])
+            if len(sends) == 1:
+                [(place, part, command)] = sends
+                after = await self._windows.find_one_and_update(
+                    {"_id": place.id}, command, shown, upsert=True, return_document=ReturnDocument.AFTER
+                )
+                return [answer_in(after, part)]
+            writes = [UpdateOne({"_id": place.id}, command, upsert=True) for place, _, command in sends]
+            errors = await each_written(self._windows.bulk_write(writes, ordered=False), len(writes))
+            found = self._windows.find({"_id": {"$in": [place.id for place, _, _ in sends]}}, shown)
+            after_all = {window["_id"]: window async for window in found}
+        answered = zip(sends, errors, strict=True)
+        return [error or answer_in(after_all.get(place.id), part) for (place, part, _), error in answered]
 
     async def leave(self, place: Place, part: Part) -> None:
         """What this process has spent stays; of its entry nothing does. Once, however often it is sent."""
-        entry = f"holders.{part.holder}"
-        ours = {"_id": place.id, f"{entry}.n": part.n, "$expr": {"$gt": [f"${entry}.until", "$$NOW"]}}
-        left: list[Mapping[str, Any]] = [
-            {"$set": {"folded": {"$add": ["$folded", part.spent]}}},
-            {"$unset": entry},
-            STILL_HELD,
-        ]
+        await self._leaves.do((place, part))
+
+    async def _leave_all(self, leaves: Sequence[tuple[Place, Part]]) -> Sequence[Exception | None]:
         with pymongo.timeout(STORE_WITHIN_S):
-            await self._windows.update_one(ours, left)
+            writes = [left(place, part) for place, part in leaves]
+            return await each_written(self._windows.bulk_write(writes, ordered=False), len(writes))
 
     async def used(self, places: Sequence[Place]) -> Mapping[str, Used]:
         """By the places' ids."""
@@ -158,66 +142,9 @@ class WindowStore:
         await self._windows.bulk_write(changes, ordered=False)
 
 
-STILL_HELD: Mapping[str, Any] = {"$set": {"is_held": {"$cond": [{"$eq": ["$holders", {}]}, "$$REMOVE", True]}}}
-
-
 def ever_id(budget_id: str, app_id: str | None) -> str:
     """The document of what is counted for all time; a space is in no part of another id where this one has it."""
     return f"ever {budget_id} {'' if app_id is None else app_id}"
-
-
-def _command(place: Place, part: Part, asked: Sequence[int], limit: int | None) -> list[Mapping[str, Any]]:
-    entry = f"holders.{part.holder}"
-    number = {
-        "spent": part.spent,
-        "reserved": {"$add": [part.reserved, "$answer.sum"]},
-        "until": {"$add": ["$$NOW", HELD_FOR_S * 1000]},
-        "since": part.since,
-        "n": part.n,
-    }
-    is_there: Document = {
-        name: {"$ifNull": [f"${name}", value]} for name, value in (("base", 0), ("folded", 0), ("holders", {}))
-    }
-    return [
-        {"$set": {**{name: {"$literal": value} for name, value in place.labels().items()}, **is_there}},
-        {"$set": {"answer": _answer(part, asked, limit)}},
-        {"$set": {entry: {"$cond": ["$answer.is_ours", number, {"$ifNull": [f"${entry}", "$$REMOVE"]}]}}},
-        STILL_HELD,
-    ]
-
-
-def _answer(part: Part, asked: Sequence[int], limit: int | None) -> Document:
-    entry = f"$holders.{part.holder}"
-    others = {"$filter": {"input": _ENTRIES, "as": "each", "cond": {"$ne": ["$$each.k", part.holder]}}}
-    goes_on = {"$and": [{"$gt": [f"{entry}.until", "$$NOW"]}, {"$lt": [f"{entry}.n", part.n]}]}
-    is_ours = {"$cond": [{"$eq": [{"$type": entry}, "missing"]}, part.is_new, goes_on]}
-    own = {"$cond": ["$$is_ours", part.spent, {"$ifNull": [f"{entry}.spent", 0]}]}
-    spent = {"$add": ["$base", "$folded", _sum_of("$$others", "$$each.v.spent"), own]}
-    reserved = {"$add": [_sum_of("$$others", _LIVE_RESERVED), {"$cond": ["$$is_ours", part.reserved, 0]}]}
-    answer = {
-        "is_ours": "$$is_ours",
-        "spent": "$$spent",
-        "reserved": {"$add": ["$$reserved", "$$got.sum"]},
-        "sum": "$$got.sum",
-        "granted": "$$got.count",
-    }
-    got = {"$let": {"vars": {"got": _granted(asked, limit)}, "in": answer}}
-    sums = {"$let": {"vars": {"spent": spent, "reserved": reserved}, "in": got}}
-    return {"$let": {"vars": {"is_ours": is_ours, "others": others}, "in": sums}}
-
-
-def _granted(asked: Sequence[int], limit: int | None) -> Document:
-    """As many as fit, in their order: one that does not is not overtaken. One that is alone need not fit, as long as
-    anything is left: else what is left could never be spent, and nobody would know that it is too little."""
-    fits: Any = True
-    if limit is not None:
-        taken = {"$add": ["$$reserved", "$$value.sum"]}
-        alone = {"$and": [{"$eq": [taken, 0]}, {"$lt": ["$$spent", limit]}]}
-        fits = {"$or": [{"$lte": [{"$add": ["$$spent", taken, "$$this"]}, limit]}, alone]}
-    more = {"sum": {"$add": ["$$value.sum", "$$this"]}, "count": {"$add": ["$$value.count", 1]}, "open": True}
-    closed = {"$mergeObjects": ["$$value", {"open": False}]}
-    step = {"$cond": [{"$and": ["$$is_ours", "$$value.open", fits]}, more, closed]}
-    return {"$reduce": {"input": list(asked), "initialValue": {"sum": 0, "count": 0, "open": True}, "in": step}}
 
 
 async def recorded_before(database: AsyncDatabase[Document], labels: Mapping[str, Any]) -> int:

@@ -99,8 +99,10 @@ class Ledger:
             await to_its_end(self._taken_back(row))  # before its run says what it has used
             raise
 
-    async def record(self, owner: RunOwner, *, lease_token: int, call: ModelCall) -> None:
-        row = closed_row(owner, lease_token=lease_token, call=call, holder=self._holder(), prices=self._prices)
+    async def record(self, owner: RunOwner, *, lease_token: int, call: ModelCall, holder: str | None = None) -> None:
+        """`holder`: the name under which the call was reserved, where that is not this process's present one."""
+        signed = holder or self._holder()
+        row = closed_row(owner, lease_token=lease_token, call=call, holder=signed, prices=self._prices)
         complete = ReplaceOne({"_id": row["_id"], "rollup": OPEN}, row, upsert=True)
         try:
             await self._written(complete, row["_id"])

@@ -6,7 +6,7 @@ a time is asked for that does not begin or end with an hour, the rows of those p
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from pymongo.asynchronous.client_session import AsyncClientSession
@@ -23,6 +23,7 @@ Query = Mapping[str, Any]
 # The name a reader sees, and the expression it groups by, over rows and over hours.
 _BY_LABEL: Mapping[str, Any] = {name: f"${name}" for name in LABELS}
 _DAY, _HOUR = "%Y-%m-%d", "%Y-%m-%dT%H:00Z"
+_LAST_HOUR = datetime(9999, 12, 31, 23, tzinfo=UTC)
 
 
 def _time(field: str) -> Mapping[str, Any]:
@@ -149,7 +150,7 @@ class Reader:
 
 def _next_hour(at: datetime) -> datetime:
     hour = hour_of(at)
-    return hour if hour == at else hour + timedelta(hours=1)
+    return hour if hour in (at, _LAST_HOUR) else hour + timedelta(hours=1)
 
 
 def totals_pipeline(keys: Sequence[str], match: Query) -> list[dict[str, Any]]:

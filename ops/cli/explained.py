@@ -1,16 +1,21 @@
 """What a command says of an error that is the user's or the world's, and the exit code that goes with it."""
 
+import errno
+
 from workers.services import NothingRunning
 from workers.settings import SettingsError
 
 SAID_NO = 1
 WRONG_USE = 2
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 
 def explained(error: Exception) -> tuple[str, int] | None:
     """One line for the user; None of what is nobody's mistake but ours."""
     if isinstance(error, SettingsError):
         return str(error), SAID_NO if isinstance(error, NothingRunning) else WRONG_USE
+    if isinstance(error, OSError) and error.errno in _FULL:
+        return f"{error.filename or 'standard output'} cannot be written: {error.strerror}", SAID_NO
     return _of_packages(error) or _of_mongodb(error)
 
 

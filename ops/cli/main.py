@@ -1,5 +1,6 @@
 """The `unattended` command. Exit codes: 0 good, 1 said no, 2 wrong use."""
 
+import io
 import sys
 from typing import Any
 
@@ -77,6 +78,8 @@ for name, place, first_words in (
 
 def run() -> None:
     """Runs the command; a user's mistake is one line on stderr, never a traceback."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # names may have letters that a terminal has not
     try:
         code: Any = cli.main(standalone_mode=False)
     except click.ClickException as error:
@@ -92,5 +95,9 @@ def run() -> None:
             raise
         message, code = said
         click.echo(f"unattended: {message}", err=True)
+        if isinstance(error, OSError):
+            from ops.cli.runs.lines import nobody_reads
+
+            nobody_reads()  # what could not be written would be tried again at the end
         sys.exit(code)
     sys.exit(code if isinstance(code, int) else 0)

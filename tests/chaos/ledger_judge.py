@@ -24,7 +24,7 @@ Found = TypeVar("Found")
 CANCELLED = "Cancelled"
 CUT_OFF = (WORKER_LOST, CANCELLED)
 # How the work of a run's owner has ended, of which a row says so.
-CUT_OFF_BY = {WORKER_LOST: {"worker_lost", "cancelled"}, CANCELLED: {"cancelled", "worker_lost", "handed_back"}}
+CUT_OFF_BY = {WORKER_LOST: {"worker_lost"}, CANCELLED: {"cancelled", "worker_lost", "handed_back"}}
 NANO_USD_OF_INPUT, NANO_USD_OF_OUTPUT = 1_000, 2_000  # what a stage's models cost
 
 

@@ -5,6 +5,8 @@ from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+import httpx
+from prometheus_client.parser import text_string_to_metric_families
 from pymongo.asynchronous.client_session import AsyncClientSession
 
 from accounting.ledger.rows import NOT_OPEN
@@ -13,10 +15,11 @@ from accounting.totals.reading import EVERYTHING, GROUPS, Database, totals_at, t
 from accounting.totals.rebuilding import rebuild, verify
 from accounting.totals.sums import HOURS, LABELS, SUMMED, TOKENS, TOTALS
 from accounting.usage import UsageTotals
-from tests.integration.ops.test_exporter import Series
+from workers.setting_values import Address
 
 Row = Mapping[str, Any]
 Sums = dict[tuple[Any, ...], Counter[str]]
+Series = Mapping[tuple[str, frozenset[tuple[str, str]]], float]
 
 OF_A_MODEL = ("app_id", "workflow", "model", "provider")
 # What an exporter shows: by which labels, and which sum.
@@ -108,6 +111,30 @@ async def _compared(database: Database, session: AsyncClientSession) -> list[str
 def _differing(one: Mapping[Any, Any], other: Mapping[Any, Any]) -> Sequence[Any]:
     keys = [key for key in {*one, *other} if one.get(key) != other.get(key)]
     return [(key, one.get(key), other.get(key)) for key in keys]
+
+
+class Scraper:
+    """Of one exporter. It is asked often, and what it shows is read when it is new."""
+
+    def __init__(self, address: Address) -> None:
+        self._client = httpx.AsyncClient(base_url=f"http://{address}", verify=False)  # noqa: S501 -- there is no TLS
+        self._text = ""
+        self._series: Series = {}
+
+    async def scrape(self) -> Series:
+        """Nothing until it has begun."""
+        try:
+            text = (await self._client.get("/metrics")).text
+        except httpx.TransportError:
+            return self._series
+        if text != self._text:
+            samples = (sample for family in text_string_to_metric_families(text) for sample in family.samples)
+            self._series = {(sample.name, frozenset(sample.labels.items())): sample.value for sample in samples}
+            self._text = text
+        return self._series
+
+    async def close(self) -> None:
+        await self._client.aclose()
 
 
 def metrics_of(rows: Iterable[Row]) -> Series:

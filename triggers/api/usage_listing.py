@@ -10,7 +10,7 @@ from pymongo.asynchronous.database import AsyncDatabase
 
 from accounting.ledger.rows import COLLECTION
 from accounting.totals.reading import Wanted, usage_totals
-from accounting.totals.sums import HOURS
+from accounting.totals.sums import HOURS, hour_of
 from accounting.usage import UsageTotals
 
 Database = AsyncDatabase[dict[str, Any]]
@@ -46,26 +46,30 @@ async def _pieces(
     if keys[0] not in _PIECES:
         yield wanted
         return
-    known = (wanted.since, await _first_use(database, wanted), None if after is None else _begin_of(after[0]))
-    begin, now = max(filter(None, known), default=None), datetime.now(UTC)
+    bounds = (wanted.since, None if after is None else _begin_of(after[0]))
+    begin = await _next_use(database, wanted, max(filter(None, bounds), default=None))
+    now = datetime.now(UTC)
     last = now if wanted.until is None else min(now, wanted.until)
     while begin is not None and begin < last:
         end = begin.replace(hour=0, minute=0, second=0, microsecond=0) + _PIECES[keys[0]]
         if end >= last:
             break
         yield replace(wanted, since=begin, until=end)
-        begin = end
+        begin = await _next_use(database, wanted, end)  # years without a call are no thousand questions
     if begin is not None and (wanted.until is None or begin < wanted.until):
         yield replace(wanted, since=begin)  # to its end: a clock of another machine may be ahead of ours
 
 
-async def _first_use(database: Database, wanted: Wanted) -> datetime | None:
+async def _next_use(database: Database, wanted: Wanted, since: datetime | None) -> datetime | None:
     """Rows of the ledger may be gone while their hours are kept, and hours come a little after their rows."""
-    query = {} if wanted.app_id is None else {"app_id": wanted.app_id}
-    row = await database[COLLECTION].find_one(query, {"at": 1}, sort=[("at", ASCENDING)])
-    hour = await database[HOURS].find_one(query, {"hour": 1}, sort=[("hour", ASCENDING)])
+    of_app: dict[str, Any] = {} if wanted.app_id is None else {"app_id": wanted.app_id}
+    rows = of_app if since is None else {**of_app, "at": {"$gte": since}}
+    hours = of_app if since is None else {**of_app, "hour": {"$gte": hour_of(since)}}
+    row = await database[COLLECTION].find_one(rows, {"at": 1}, sort=[("at", ASCENDING)])
+    hour = await database[HOURS].find_one(hours, {"hour": 1}, sort=[("hour", ASCENDING)])
     known = (None if row is None else row["at"], None if hour is None else hour["hour"])
-    return min(filter(None, known), default=None)
+    used: datetime | None = min(filter(None, known), default=None)
+    return used if used is None or since is None else max(used, since)
 
 
 def _begin_of(time: str) -> datetime | None:

@@ -115,8 +115,8 @@ def run_meter(claim: Claim, worker: WorkerProcess, counters: Counters) -> RunMet
 
     async def record(call: ModelCall) -> None:
         passed("answered")
-        budgets.signing(call)
-        await worker.ledger.record(owner, lease_token=claim.token, call=call)
+        holder = budgets.signature(call)
+        await worker.ledger.record(owner, lease_token=claim.token, call=call, holder=holder)
         passed("recorded")
         worker.metrics.model_call(owner.workflow, call)
 

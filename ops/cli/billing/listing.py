@@ -11,11 +11,12 @@ from ops.cli.verdicts import printable
 
 STATES = ("pending", "delivered", "dead")
 USUAL_LIMIT = 100
+MOST = 1_000_000
 
 
 @click.command("list")
 @click.option("--state", type=click.Choice(STATES), help="Only these.")
-@click.option("--limit", default=USUAL_LIMIT, show_default=True, type=click.IntRange(min=1))
+@click.option("--limit", default=USUAL_LIMIT, show_default=True, type=click.IntRange(1, MOST))
 @json_option
 def list_batches(state: str | None, limit: int, as_json: bool) -> None:
     """Batches, newest first. Delivered ones are kept for 7 days."""

@@ -32,9 +32,9 @@ class _Moment(click.ParamType[datetime]):
             pass
         try:
             day = datetime.fromisoformat(value)
-        except ValueError:
+            return day.astimezone(UTC) if day.tzinfo else day.replace(tzinfo=UTC)
+        except (ValueError, OverflowError):  # the latter at the calendar's ends
             self.fail("write a date such as 2026-01-31 or an age such as 7d or 12h", param, ctx)
-        return day if day.tzinfo else day.replace(tzinfo=UTC)
 
 
 MOMENT = _Moment()

@@ -14,6 +14,7 @@ from workers.store.run import RunState
 
 WIDE = 130
 USUAL_LIMIT = 1000
+MOST = 1_000_000
 _SHOWN = (
     *("app_id", "workflow", "trigger.name", "state", "hold", "held_by", "not_before"),
     *("outcome.kind", "turn", "created_at"),
@@ -22,7 +23,7 @@ _SHOWN = (
 
 @click.command("list")
 @filter_options
-@click.option("--limit", default=USUAL_LIMIT, show_default=True, type=click.IntRange(min=1))
+@click.option("--limit", default=USUAL_LIMIT, show_default=True, type=click.IntRange(1, MOST))
 @json_option
 def list_runs(limit: int, as_json: bool, **given: Any) -> None:
     """Newest first. Filters narrow each other; --state may be repeated."""

@@ -3,6 +3,7 @@
 import asyncio
 import csv
 import json
+import os
 import sys
 from asyncio.subprocess import PIPE
 from dataclasses import replace
@@ -16,9 +17,9 @@ from accounting.billing.pace import Pace
 from accounting.billing.posted import Posted
 from ops.cli.billing.group import billing
 from ops.supervisor import PROGRAM
-from tests.integration.ops.command import Done, environment, unattended
+from tests.integration.ops.command import Done, command, environment, unattended
 from tests.integration.stage import Stage
-from tests.integration.usage_rows import days, use
+from tests.integration.usage_rows import Used, days, use
 from tests.unit.accounting.billing.rows import row
 from workers.settings import as_environment
 
@@ -175,6 +176,7 @@ async def test_resending_says_first_how_much_it_is(stage: Stage) -> None:
         (("export", "--format", "xml"), 2, "xml"),
         (("export", "-o", "no/folder/usage.csv"), 1, "no/folder/usage.csv cannot be written: No such file"),
         (("list", "--state", "lost"), 2, "lost"),
+        (("list", "--limit", str(2**64)), 2, "is not in the range 1<=x<=1000000"),
     ],
     ids=lambda value: "-".join(value).replace("/", "_") if isinstance(value, tuple) else "",
 )
@@ -195,6 +197,30 @@ async def test_a_file_that_was_there_stays_until_the_new_one_is_whole(stage: Sta
 
     assert done.code == 1
     assert (stage.folder / "usage.csv").stat().st_size == 0
+
+
+async def test_an_export_into_a_pipe_leaves_it_a_pipe(stage: Stage) -> None:
+    await use(stage.store.database, days(3))
+    pipe = stage.folder / "pipe"
+    os.mkfifo(pipe)
+    reading = asyncio.create_task(asyncio.to_thread(pipe.read_text))
+
+    done = await asked(stage, "export", "-o", str(pipe))
+
+    assert (done.code, pipe.is_fifo()) == (0, True)
+    assert (await asyncio.wait_for(reading, 20)).count("\n") == 4
+    assert (await asked(stage, "export", "-o", "-")).out.count("\n") == 4
+
+
+async def test_names_that_a_terminal_has_no_letters_for_are_told_all_the_same(stage: Stage) -> None:
+    await use(stage.store.database, [Used("日本")])
+    poor = {**environment(stage), "PYTHONIOENCODING": "latin-1"}
+
+    for arguments, name in ((("billing", "export"), "日本"), (("usage",), r"\u65e5\u672c")):
+        process = await asyncio.create_subprocess_exec(*command(*arguments), env=poor, stdout=PIPE, stderr=PIPE)
+        out, err = await asyncio.wait_for(process.communicate(), 60)
+        assert process.returncode == 0, err
+        assert name in out.decode()
 
 
 async def test_who_has_read_enough_may_leave(stage: Stage) -> None:

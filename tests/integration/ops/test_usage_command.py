@@ -4,6 +4,7 @@ import asyncio
 import csv
 import io
 import json
+import shlex
 from collections import Counter
 from datetime import UTC, datetime
 
@@ -14,7 +15,7 @@ from rich.cells import cell_len
 from accounting.totals.roll_up import RollUp
 from accounting.totals.sums import HOURS
 from ops.cli.usage.command import usage
-from tests.integration.ops.command import unattended
+from tests.integration.ops.command import command, environment, unattended
 from tests.integration.ops.on_terminal import on_terminal
 from tests.integration.stage import Stage
 from tests.integration.usage_rows import Used, days, use
@@ -96,6 +97,16 @@ async def test_nothing_to_sum_up_is_said(stage: Stage) -> None:
     assert (never.exit_code, never.stderr) == (0, "no model was called yet\n")
     assert (other.exit_code, other.stderr) == (0, "no model call matches\n")
     assert json.loads((await asked(stage, "--json")).stdout) == []
+
+
+async def test_a_full_disk_is_one_line(stage: Stage) -> None:
+    for arguments in ("usage --json", "billing export"):
+        line = f"exec {shlex.join(command(*arguments.split()))} > /dev/full"
+        process = await asyncio.create_subprocess_shell(line, env=environment(stage), stderr=asyncio.subprocess.PIPE)
+        _, err = await asyncio.wait_for(process.communicate(), 60)
+
+        said = "unattended: standard output cannot be written: No space left on device\n"
+        assert (process.returncode, err.decode()) == (1, said)
 
 
 async def test_a_terminal_shows_bars_at_any_width_with_the_total_below(stage: Stage) -> None:

@@ -12,7 +12,7 @@ from accounting.budgets.budget import Budget, checked_budget
 from accounting.budgets.mending import AGAIN_AFTER_S, LOST_AFTER_S
 from accounting.budgets.standing import Standing, standings
 from accounting.budgets.store import Budgets
-from accounting.budgets.window_store import HELD_FOR_S
+from accounting.budgets.window_commands import HELD_FOR_S
 from tests.integration.accounting.budgets.process import later
 from tests.integration.stage import Document, Stage, relay, until
 

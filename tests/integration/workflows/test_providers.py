@@ -15,6 +15,7 @@ from tests.integration.workflows.desk import KEY, Desk, desk, models_of
 from tests.integration.workflows.protocols import (
     BEDROCK,
     CHAT,
+    CHAT_USAGE,
     PROTOCOLS,
     RESPONSES,
     Protocol,
@@ -126,6 +127,28 @@ async def test_a_usage_that_says_nothing_is_none(tmp_path: Path) -> None:
         await at.ask()
 
     assert [(call.status, call.tokens.output) for call in at.calls] == [("estimated", 2)]
+
+
+@pytest.mark.parametrize(
+    "details", [{}, {"prompt_tokens_details": None, "input_tokens_details": [], "total_tokens": 1}]
+)
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+@pytest.mark.parametrize("protocol", [CHAT, RESPONSES], ids=str)
+async def test_a_server_that_leaves_out_openais_details_has_answered_and_is_paid(
+    protocol: Protocol, stream: bool, details: dict[str, Any], tmp_path: Path
+) -> None:
+    told = CHAT_USAGE if protocol is CHAT else response(None, None)["usage"]
+    counts = {name: told[name] for name in told if name.startswith(("prompt", "completion", "input", "output"))}
+    bare = {name: count for name, count in counts.items() if isinstance(count, int)} | details
+    status, headers, body = (protocol.streamed if stream else protocol.answer)("Three", None)
+    assert json.dumps(told).encode() in body
+    answer = status, headers, body.replace(json.dumps(told).encode(), json.dumps(bare).encode())
+
+    async with desk(protocol, lambda _: answer, tmp_path, stream=stream) as (at, _):
+        reply = await at.ask()
+
+    assert reply.body == "Three"
+    assert [(call.status, call.tokens) for call in at.calls] == [("reported", Tokens(input=100, output=20))]
 
 
 @pytest.mark.parametrize("status", ["incomplete", "failed"])

@@ -1,5 +1,7 @@
 """CSV cells: what others have named is never calculated."""
 
+import csv
+import io
 from typing import Any
 
 import pytest
@@ -7,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from accounting.csv_cells import csv_cell
+from accounting.csv_lines import csv_line
 
 
 @pytest.mark.parametrize(
@@ -24,3 +27,13 @@ def test_all_else_is_as_it_was(value: Any) -> None:
 @given(st.text())
 def test_no_text_begins_like_a_formula(text: str) -> None:
     assert not str(csv_cell(text)).lstrip().startswith(("=", "+", "-", "@"))
+
+
+@given(st.lists(st.text(st.sampled_from("a=\r\n,\"' \t;\u2028")), min_size=1))
+def test_no_text_begins_a_cell_or_a_row_of_its_own(cells: list[str]) -> None:
+    """A spreadsheet takes any line end outside of quotes for the end of a row, and what follows for a cell."""
+    text = csv_line(cells)
+
+    outside = "".join(text.split('"')[::2])
+    assert (outside.count("\n"), outside.count("\r"), text[-1]) == (1, 0, "\n")
+    assert [*csv.reader(io.StringIO(text, newline=""))] == [[*map(csv_cell, cells)]]

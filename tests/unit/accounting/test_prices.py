@@ -11,9 +11,11 @@ from typing import get_args
 
 import pytest
 import yaml
+from ag2.events import Usage
 from hypothesis import given
 from hypothesis import strategies as st
 
+from accounting.normalising import MOST, NORMALISE, Normalise
 from accounting.prices import BUILT_IN_FILE, Price, Priced, PriceTable, built_in, cost_nano_usd
 from accounting.usage import Tokens
 from workflows.models_file import HostedModel, ModelSpec, read_models_file
@@ -114,6 +116,14 @@ def test_a_cost_is_exact(tokens: Tokens, price: Price) -> None:
     ]
 
     assert cost_nano_usd(tokens, price) == round(sum(count * Fraction(each) * 1000 for count, each in parts))
+
+
+@pytest.mark.parametrize("normalise", NORMALISE.values(), ids=NORMALISE)
+def test_the_dearest_call_that_a_server_can_tell_of_has_room_in_the_store(normalise: Normalise) -> None:
+    most = Decimal(1_000_000)
+    dearest = Price("p", "m", most, most, most, most, most)
+
+    assert cost_nano_usd(normalise(Usage(*[MOST] * 6)), dearest) < 2**63
 
 
 @given(all_tokens(), all_tokens(), all_prices)

@@ -183,6 +183,7 @@ def test_what_the_sums_do_not_know_is_said_with_what_to_do() -> None:
         ("--by app,model,day,hour", "4 at once are too many"),
         ("--by ,", "'' is none of app"),
         ("--since yesterday", "write a date such as 2026-01-31"),
+        ("--since 0001-01-01T00:00:00+14:00", "write a date such as 2026-01-31"),
         ("--since 2d --until 3d", "--since is later than --until"),
         ("--limit 0", "Invalid value for '--limit'"),
         ("--sort size", "Invalid value for '--sort'"),

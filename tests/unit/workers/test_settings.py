@@ -92,6 +92,7 @@ NO_CAPS = (
 NO_BILLING_URLS = (
     *("b.example", "ftp://b.example", "https://", "https://h:0", "https://h:x", "https://h/#part", "https://h /x"),
     *("https://u:p@h", "http://b.example", "http://8.8.8.8/x", "http://[2001:4860:4860::8888]", "https://[::1"),
+    *("https://b..example", f"https://{'b' * 64}.example"),
 )
 OWN_NETWORK = ("127.0.0.1:8000", "[::1]", "10.0.0.7", "192.168.1.1", "localhost:1", "billing", "b.internal", "b.local")
 NO_REFERENCES = (",", "whsec_c2VjcmV0", "env:", "env:A,whsec_c2VjcmV0", "vault:a")

@@ -127,6 +127,7 @@ def test_the_shipped_models_file_is_valid() -> None:
             "models: {a: {provider: bedrock, model: m, region: Frankfurt}}",
             "models.a.region: write the name of an AWS region, such as eu-central-1",
         ),
+        ("{models: {}, price: []}", "'price' is not one of models, prices"),
         ("{models: {}, prices: [x]}", "prices[0]: write a mapping, such as {model:"),
         ("{models: {}, prices: [{input: 1}]}", "prices[0].output: Field required"),
         ("{models: {}, prices: [{input: -1, output: 1}]}", "prices[0].input: "),

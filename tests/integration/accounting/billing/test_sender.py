@@ -279,11 +279,17 @@ async def test_another_url_starts_afresh(billing: Billing) -> None:
 
 async def test_where_usage_goes_is_written_nowhere(billing: Billing, caplog: pytest.LogCaptureFixture) -> None:
     await billing.rows(1)
-    async with receiving(lambda _: refuses(500)) as receiver:
+    page = (
+        b"<pre>Cannot POST /usage?token=t0ken&amp;</pre> Wrong token: t0ken"  # as servers answer that know no such path
+    )
+    async with receiving(lambda _: refuses(404, body=page)) as receiver:
         await billing.sender(receiver.url).step()
 
     trouble = await billing.trouble()
     assert trouble is not None
+    assert trouble["last_failure"]["what"] == (
+        "it answered 404: <pre>Cannot POST (hidden)&amp;</pre> Wrong token: (hidden)"
+    )
     assert trouble["url"] == f"http://127.0.0.1:{receiver.address[1]}/…"
     assert "t0ken" not in str([await billing.batches(), trouble, caplog.records, *(vars(r) for r in caplog.records)])
 

@@ -19,6 +19,7 @@ from accounting.billing.exporting import Wanted, count_rows, csv_row, json_line,
 from accounting.billing.outbox import Outbox
 from accounting.billing.resending import resend
 from accounting.billing.signature import signed_headers, signing_keys
+from accounting.csv_lines import csv_line
 from accounting.ledger.ledger import Ledger
 from accounting.prices import Price, PriceTable
 from accounting.totals.reading import usage_totals
@@ -129,12 +130,10 @@ def received_as_the_page_says(bodies: Sequence[bytes]) -> list[dict[str, Any]]:
 
 async def test_exports_say_what_the_totals_say_in_the_order_of_time(store: RunStore) -> None:
     await use(store.database, SEVERAL)
-    file = io.StringIO()
     rows = [row async for row in ledger_rows(store.database, Wanted())]
-    csv.writer(file).writerows([FIELDS, *map(csv_row, rows)])
-    file.seek(0)
+    text = "".join(map(csv_line, [FIELDS, *map(csv_row, rows)]))
 
-    in_csv = list(csv.DictReader(file))
+    in_csv = list(csv.DictReader(io.StringIO(text, newline="")))
     in_json = [json.loads(json_line(row), parse_float=Decimal) for row in rows]
 
     assert said_by(in_csv) == said_by(in_json) == await said_by_totals(store)

@@ -91,8 +91,7 @@ class Run:
 
     async def end(self, begun: "Begun", *, tokens: int = 100) -> ModelCall:
         call = call_of(begun, tokens=tokens)
-        self.budgets.signing(call)
-        await self.process.ledger.record(self.owner, lease_token=1, call=call)
+        await self.process.ledger.record(self.owner, lease_token=1, call=call, holder=self.budgets.signature(call))
         await begun.settle(call)
         self.process.made.append(call)
         return call

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from accounting.budgets import account
-from accounting.budgets.mending import DELETED_AFTER, KEPT_AFTER_S, LOST_AFTER_S, BudgetMending
-from accounting.budgets.window_store import HELD_FOR_S
+from accounting.budgets.mending import AGAIN_AFTER_S, DELETED_AFTER, KEPT_AFTER_S, LOST_AFTER_S, BudgetMending
+from accounting.budgets.window_commands import HELD_FOR_S
 from tests.integration.accounting.budgets.process import (
     Process,
     later,
@@ -136,23 +136,39 @@ async def test_a_process_that_slept_comes_back_under_another_name_and_no_call_co
     assert (await window(store))["holders"] == {}
 
 
-async def test_an_answer_that_is_signed_with_the_new_name_is_told_under_it(store: RunStore, process: Process) -> None:
+async def test_a_call_is_signed_with_the_name_under_which_it_was_reserved(store: RunStore, process: Process) -> None:
     await set_budget(store, 100_000)
     run = process.run()
-    first, second = await run.begin(), await run.begin()
+    begun = await run.begin()
     await later(store, HELD_FOR_S + LOST_AFTER_S + 1)
     await mend(store)
     name = process.holder.id
 
     await process.run().call(tokens=1)
-    await run.end(first, tokens=20)
-    await run.end(second, tokens=300)
+    await run.end(begun, tokens=20)
 
     assert process.holder.id != name
-    await standing_is(store, "all is told", lambda now: now.spent == 321)
-    await later(store, 20)
+    assert (await recorded(store, holder=name), await recorded(store, holder=process.holder.id)) == (20, 1)
+    await later(store, AGAIN_AFTER_S + 1)
     await mend(store)
-    assert (await standing(store)).spent == 321 == await recorded(store)
+    await standing_is(store, "both are told", lambda now: now.spent == 21)
+
+
+async def test_a_process_that_stops_with_calls_under_way_leaves_them_to_the_ledger(
+    store: RunStore, process: Process
+) -> None:
+    await set_budget(store, 1000)
+    run = process.run()
+    begun = await run.begin(prompt=300)
+    await process.close()
+    assert (await standing(store)).reserved == 600
+    await run.end(begun, tokens=70)
+
+    await later(store, HELD_FOR_S + LOST_AFTER_S + 1)
+    await mend(store)
+
+    now = await standing(store)
+    assert (now.spent, now.reserved) == (70, 0)
 
 
 async def test_a_process_that_is_idle_leaves_and_comes_back_and_counts_each_call_once(

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import time
 from collections.abc import AsyncIterator, Awaitable
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -15,7 +16,8 @@ from accounting.budgets.asking import BudgetBusyError, BudgetExhaustedError, Bud
 from accounting.budgets.places import Place
 from accounting.budgets.standing import standings
 from accounting.budgets.store import Budgets
-from accounting.budgets.window_store import Answer, Part, WindowStore
+from accounting.budgets.window_commands import Answer, Part
+from accounting.budgets.window_store import WindowStore
 from tests.integration.accounting.budgets.process import (
     Begun,
     Database,
@@ -130,9 +132,8 @@ async def test_who_waits_for_long_is_told_that_it_is_busy_and_holds_nothing(
     with pytest.raises(BudgetBusyError):
         await processes[1].run().call(prompt=300)
 
-    await processes[0].close()
     await processes[1].close()
-    assert (await standing(store)).reserved == 0
+    assert (await standing(store)).reserved == 600
 
 
 async def test_who_gives_up_while_it_waits_or_just_when_it_is_granted_leaves_nothing_reserved(
@@ -339,10 +340,11 @@ async def test_what_was_spent_unasked_is_told_when_the_store_is_back(store: RunS
 
 
 class LosingAnswers(WindowStore):
-    """Each command is carried out, and the answer to every second one is lost."""
+    """Each command is carried out, and the answer to every so many is lost."""
 
-    def __init__(self, store: RunStore) -> None:
+    def __init__(self, store: RunStore, *, every: int = 2) -> None:
         super().__init__(store.database)
+        self.every = every
         self.commands = 0
 
     async def send(self, place: Place, part: Part, asked: Any = (), *, limit: int | None = None) -> Answer:
@@ -356,7 +358,7 @@ class LosingAnswers(WindowStore):
 
     def _lose(self) -> None:
         self.commands += 1
-        if self.commands % 2:
+        if self.commands % self.every == 0:
             raise AutoReconnect("the answer is lost")
 
 
@@ -425,3 +427,46 @@ async def test_definitions_are_read_at_most_every_two_seconds_and_kept_while_the
     known._budgets = Budgets(nowhere)
     known._looked_at -= definitions.READ_EVERY_S
     assert await known.applying("acme", "Digest") == (found,)
+
+
+async def test_more_than_a_command_takes_wait_in_their_order_and_ask_now_and_then(
+    store: RunStore, process: Process, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(account, "MOST_ASKED", 3)
+    await set_budget(store, 600)
+    holding = process.run()
+    begun = await holding.begin(prompt=300)
+    order: list[int] = []
+
+    async def one(number: int) -> None:
+        await process.run().call(tokens=10)
+        order.append(number)
+
+    waiting = [asyncio.create_task(one(number)) for number in range(8)]
+    await standing_is(store, "they have asked", lambda now: now.reserved == 600)
+    [its] = process.keeper.accounts._open.values()
+    first, began = its._n, time.monotonic()
+
+    async def has_asked_again() -> bool:
+        return its._n >= first + 3
+
+    await until("they ask again", has_asked_again)
+    assert time.monotonic() - began >= 2 * account.ASK_AGAIN_S
+
+    await holding.end(begun, tokens=10)
+    await asyncio.gather(*waiting)
+    assert order == sorted(order)
+
+
+async def test_a_run_is_warned_of_its_own_budget_once(
+    store: RunStore, process: Process, caplog: pytest.LogCaptureFixture
+) -> None:
+    await set_budget(store, 100, window="run", soft=True)
+    run = process.run()
+
+    with caplog.at_level(logging.WARNING):
+        for used in (79, 80, 85, 100, 200):
+            run.used = used
+            await run.call()
+
+    assert [record.message for record in caplog.records] == ["budget_warned", "budget_exhausted"]

@@ -9,11 +9,14 @@ from typing import Any
 import pytest
 
 from accounting.ledger.rows import COLLECTION
+from accounting.totals.reading import Wanted, usage_totals
 from accounting.totals.roll_up import RollUp
+from accounting.usage import UsageTotals
 from tests.integration.triggers.api.conftest import Client
 from tests.integration.triggers.api.test_pages import pages
 from tests.integration.triggers.gateway_server import Gateway
 from tests.integration.usage_rows import Used, days, use
+from triggers.api import usage_listing
 from triggers.api.paging import Paging, cursor_of
 
 pytestmark = pytest.mark.integration
@@ -102,6 +105,7 @@ async def test_every_row_is_on_one_page_whatever_is_added_meanwhile(
     assert len({*read}) == 28 * 3
     by_hour = await rows(operator, "?by=hour&limit=10")
     assert [row["calls"] for row in by_hour] == [3] * 28
+    assert await rows(operator, "?since=9999-12-31T23:30:00Z") == []
 
 
 async def test_a_page_is_read_without_the_pieces_before_it(gateway: Gateway, operator: Client) -> None:
@@ -113,6 +117,26 @@ async def test_a_page_is_read_without_the_pieces_before_it(gateway: Gateway, ope
 
     assert [row["hour"][8:10] for row in rest["items"]] == [str(day) for day in range(21, 29)]
     assert rest["next"] is None
+
+
+async def test_years_without_a_call_are_not_asked_about_one_by_one(
+    gateway: Gateway, operator: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    long_ago = datetime(2016, 1, 1, 5, 30, tzinfo=UTC)
+    await use(gateway.ground.database, [Used(at=long_ago), Used("globex"), Used(at=long_ago + timedelta(days=3000))])
+    await RollUp(gateway.ground.database).run_pass(Counter())
+    asked: list[Wanted] = []
+
+    async def noted(database: Any, keys: Any, wanted: Wanted) -> list[UsageTotals]:
+        asked.append(wanted)
+        return await usage_totals(database, keys, wanted)
+
+    monkeypatch.setattr(usage_listing, "usage_totals", noted)
+
+    found = await rows(operator, "?by=hour&app_id=acme&since=2016-01-01T05:15:00Z")
+
+    assert [row["hour"] for row in found] == ["2016-01-01T05:00Z", "2024-03-19T05:00Z"]
+    assert len(asked) == 2
 
 
 async def test_a_page_may_be_csv_that_no_spreadsheet_calculates(gateway: Gateway, operator: Client) -> None:

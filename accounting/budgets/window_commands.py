@@ -1,0 +1,126 @@
+"""Commands to a window's document, and what it answers: the numbers of one process, and what of its wishes has room.
+
+How they stay true when they are repeated, delayed or too late, `window_store` says.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from pymongo import UpdateOne
+
+from accounting.budgets.places import Place
+
+Document = dict[str, Any]
+Pipeline = list[Mapping[str, Any]]
+
+HELD_FOR_S = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What one process has in a window. `is_new`: the store has confirmed nothing of it yet."""
+
+    holder: str
+    n: int
+    spent: int
+    reserved: int
+    since: datetime
+    is_new: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """`is_ours`: the part is still this process's to write. Of what was asked for, the first `granted` got room."""
+
+    is_ours: bool
+    spent: int
+    reserved: int
+    granted: int
+
+
+_ENTRIES: Document = {"$objectToArray": {"$ifNull": ["$holders", {}]}}
+
+
+def _sum_of(entries: Any, value: Any) -> Document:
+    return {"$sum": {"$map": {"input": entries, "as": "each", "in": value}}}
+
+
+_LIVE_RESERVED: Document = {"$cond": [{"$gt": ["$$each.v.until", "$$NOW"]}, "$$each.v.reserved", 0]}
+SPENT: Document = {"$add": ["$base", "$folded", _sum_of(_ENTRIES, "$$each.v.spent")]}
+RESERVED: Document = _sum_of(_ENTRIES, _LIVE_RESERVED)
+
+
+STILL_HELD: Mapping[str, Any] = {"$set": {"is_held": {"$cond": [{"$eq": ["$holders", {}]}, "$$REMOVE", True]}}}
+
+
+def answer_in(window: Document | None, part: Part) -> Answer:
+    """An entry that does not have the command's number was not this process's to write."""
+    entry = ((window or {}).get("holders") or {}).get(part.holder, {})
+    if entry.get("n") != part.n:
+        return Answer(is_ours=False, spent=0, reserved=0, granted=0)
+    answer = entry["answer"]
+    return Answer(is_ours=True, spent=int(answer["spent"]), reserved=int(answer["reserved"]), granted=answer["granted"])
+
+
+def left(place: Place, part: Part) -> UpdateOne:
+    entry = f"holders.{part.holder}"
+    ours = {"_id": place.id, f"{entry}.n": part.n, "$expr": {"$gt": [f"${entry}.until", "$$NOW"]}}
+    return UpdateOne(ours, [{"$set": {"folded": {"$add": ["$folded", part.spent]}}}, {"$unset": entry}, STILL_HELD])
+
+
+def command(place: Place, part: Part, asked: Sequence[int], limit: int | None) -> Pipeline:
+    entry = f"holders.{part.holder}"
+    number = {
+        "spent": part.spent,
+        "reserved": {"$add": [part.reserved, "$answer.sum"]},
+        "answer": "$answer",
+        "until": {"$add": ["$$NOW", HELD_FOR_S * 1000]},
+        "since": part.since,
+        "n": part.n,
+    }
+    is_there: Document = {
+        name: {"$ifNull": [f"${name}", value]} for name, value in (("base", 0), ("folded", 0), ("holders", {}))
+    }
+    return [
+        {"$set": {**{name: {"$literal": value} for name, value in place.labels().items()}, **is_there}},
+        {"$set": {"answer": _answer(part, asked, limit)}},
+        {"$set": {entry: {"$cond": ["$answer.is_ours", number, {"$ifNull": [f"${entry}", "$$REMOVE"]}]}}},
+        {"$unset": "answer"},
+        STILL_HELD,
+    ]
+
+
+def _answer(part: Part, asked: Sequence[int], limit: int | None) -> Document:
+    entry = f"$holders.{part.holder}"
+    others = {"$filter": {"input": _ENTRIES, "as": "each", "cond": {"$ne": ["$$each.k", part.holder]}}}
+    goes_on = {"$and": [{"$gt": [f"{entry}.until", "$$NOW"]}, {"$lt": [f"{entry}.n", part.n]}]}
+    is_ours = {"$cond": [{"$eq": [{"$type": entry}, "missing"]}, part.is_new, goes_on]}
+    own = {"$cond": ["$$is_ours", part.spent, {"$ifNull": [f"{entry}.spent", 0]}]}
+    spent = {"$add": ["$base", "$folded", _sum_of("$$others", "$$each.v.spent"), own]}
+    reserved = {"$add": [_sum_of("$$others", _LIVE_RESERVED), {"$cond": ["$$is_ours", part.reserved, 0]}]}
+    answer = {
+        "is_ours": "$$is_ours",
+        "spent": "$$spent",
+        "reserved": {"$add": ["$$reserved", "$$got.sum"]},
+        "sum": "$$got.sum",
+        "granted": "$$got.count",
+    }
+    got = {"$let": {"vars": {"got": _granted(asked, limit)}, "in": answer}}
+    sums = {"$let": {"vars": {"spent": spent, "reserved": reserved}, "in": got}}
+    return {"$let": {"vars": {"is_ours": is_ours, "others": others}, "in": sums}}
+
+
+def _granted(asked: Sequence[int], limit: int | None) -> Document:
+    """As many as fit, in their order: one that does not is not overtaken. One that is alone need not fit, as long as
+    anything is left: else what is left could never be spent, and nobody would know that it is too little."""
+    fits: Any = True
+    if limit is not None:
+        taken = {"$add": ["$$reserved", "$$value.sum"]}
+        alone = {"$and": [{"$eq": [taken, 0]}, {"$lt": ["$$spent", limit]}]}
+        fits = {"$or": [{"$lte": [{"$add": ["$$spent", taken, "$$this"]}, limit]}, alone]}
+    more = {"sum": {"$add": ["$$value.sum", "$$this"]}, "count": {"$add": ["$$value.count", 1]}, "open": True}
+    closed = {"$mergeObjects": ["$$value", {"open": False}]}
+    step = {"$cond": [{"$and": ["$$is_ours", "$$value.open", fits]}, more, closed]}
+    return {"$reduce": {"input": list(asked), "initialValue": {"sum": 0, "count": 0, "open": True}, "in": step}}

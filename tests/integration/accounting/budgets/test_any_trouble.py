@@ -1,0 +1,120 @@
+"""Budgets in any trouble: processes that die, sleep, come and go and lose answers, in a random but repeatable order."""
+
+import asyncio
+from collections import Counter
+from datetime import timedelta
+from random import Random
+
+import pytest
+from pymongo.errors import AutoReconnect
+
+from accounting.budgets import account, mending, of_run
+from accounting.budgets.asking import BudgetBusyError, BudgetExhaustedError
+from accounting.budgets.mending import KEPT_AFTER_S, LOST_AFTER_S, BudgetMending
+from accounting.budgets.standing import standings
+from accounting.budgets.window_commands import HELD_FOR_S
+from tests.integration.accounting.budgets.process import Process, recorded, set_budget
+from tests.integration.accounting.budgets.test_reserving import LosingAnswers
+from workers.store.run_store import RunStore
+
+pytestmark = pytest.mark.integration
+
+LIMIT = 20_000
+MOST_TOKENS, CALLERS, PROCESSES, MOST_PROCESSES = 200, 5, 4, 12
+TROUBLES = 25
+
+
+class Trouble:
+    def __init__(self, store: RunStore, random: Random) -> None:
+        self.store = store
+        self.random = random
+        self.alive: list[Process] = []
+        self.tasks: dict[Process, list[asyncio.Task[None]]] = {}
+        self.is_over = False
+
+    def start(self) -> None:
+        process = Process(self.store)
+        if self.random.random() < 0.5:
+            losing = LosingAnswers(self.store, every=self.random.choice((3, 5, 9)))
+            process.keeper.windows = process.keeper.accounts._windows = losing
+        self.alive.append(process)
+        self.tasks[process] = [asyncio.create_task(self._call(process)) for _ in range(CALLERS)]
+
+    async def _call(self, process: Process) -> None:
+        random = self.random
+        while not self.is_over:
+            run = process.run(app_id=random.choice(("acme", "globex")))
+            try:
+                await run.call(
+                    tokens=random.randrange(1, MOST_TOKENS),
+                    lasting_s=random.random() * 0.05,
+                    prompt=random.randrange(300),
+                )
+            except BudgetExhaustedError:
+                return
+            except (AutoReconnect, BudgetBusyError):
+                pass
+            await asyncio.sleep(random.choice((0, 0.01, 0.3)))
+
+    async def happens(self) -> None:
+        what, process = self.random.random(), self.random.choice(self.alive)
+        if what < 0.2 and len(self.tasks) < MOST_PROCESSES:
+            self.kill(process)
+            self.start()
+        elif what < 0.5:
+            await self.pass_time(process.holder.id, HELD_FOR_S + LOST_AFTER_S + 1)
+        await BudgetMending(self.store.database).run_pass(Counter())
+
+    def kill(self, process: Process) -> None:
+        self.alive.remove(process)
+        for task in (*self.tasks[process], *(each._task for each in process.keeper.accounts._open.values())):
+            task.cancel()
+
+    async def pass_time(self, holder: str, seconds: float) -> None:
+        """For all that windows know of this process."""
+        windows, entry = self.store.database["budget_windows"], f"holders.{holder}"
+        async for window in windows.find({entry: {"$exists": True}}):
+            until = window["holders"][holder]["until"]
+            change = {
+                "$set": {f"{entry}.until": until - timedelta(seconds=seconds)},
+                "$unset": {f"{entry}.summed_at": 1},
+            }
+            await windows.update_one({"_id": window["_id"], f"{entry}.until": until}, change)
+
+    async def end(self) -> None:
+        self.is_over = True
+        done = await asyncio.gather(*(task for tasks in self.tasks.values() for task in tasks), return_exceptions=True)
+        assert [each for each in done if isinstance(each, Exception)] == []
+        for process in self.alive:
+            await process.close()
+        async for window in self.store.database["budget_windows"].find({"is_held": True}):
+            for holder in window["holders"]:
+                await self.pass_time(holder, HELD_FOR_S + LOST_AFTER_S + KEPT_AFTER_S)
+        await BudgetMending(self.store.database).run_pass(Counter())
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+async def test_whatever_happens_what_is_spent_is_what_the_ledger_says(
+    store: RunStore, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, seconds in (("LEAVE_AFTER_S", 0.1), ("FLUSH_AFTER_S", 0.02), ("TRY_AGAIN_S", 0.02)):
+        monkeypatch.setattr(account, name, seconds)
+    monkeypatch.setattr(mending, "AGAIN_AFTER_S", 0.05)
+    monkeypatch.setattr(of_run, "ROOM_WITHIN_S", 1.0)
+    await set_budget(store, LIMIT, app_id="*")
+    await set_budget(store, 2 * LIMIT, app_id=None, workflow="Digest")
+    trouble = Trouble(store, Random(seed))
+
+    for _ in range(PROCESSES):
+        trouble.start()
+    for _ in range(TROUBLES):
+        await asyncio.sleep(0.05)
+        await trouble.happens()
+    await trouble.end()
+
+    found = await standings(store.database)
+    ledger = [await recorded(store, **({"app_id": each.app_id} if each.app_id else {})) for each in found]
+    assert [(each.spent, each.reserved) for each in found] == [(spent, 0) for spent in ledger]
+    assert min(ledger) > 0
+    most_at_once = MOST_TOKENS * CALLERS * MOST_PROCESSES
+    assert max(each.spent - each.limit for each in found) <= most_at_once
