@@ -70,4 +70,8 @@ def moment(value: Any) -> str:
 
 
 def usd(value: float | None) -> str:
-    return "unknown" if value is None else f"{value:.6f}"
+    """What costs anything is not shown as nothing."""
+    if value is None:
+        return "unknown"
+    text = f"{value:.6f}"
+    return text if float(text) or not value else f"{value:.9f}"

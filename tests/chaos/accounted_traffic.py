@@ -10,10 +10,10 @@ from datetime import UTC, datetime
 
 from ulid import ULID
 
-from tests.chaos.auditing_model import SLEEPER, AuditingModel
+from tests.chaos.auditing_model import AuditingModel
 from tests.chaos.lengths import length
 from tests.chaos.squad import Squad
-from tests.integration.stage import Stage, until
+from tests.integration.stage import Stage
 from workers.control.cancelling import cancel
 from workers.control.errors import RefusedError
 from workers.store.run import RunRequest, TriggerEvent
@@ -38,39 +38,39 @@ class Weather:
 
 @dataclass
 class Traffic:
+    """Who waits for the sleeper is cancelled when it asks for him, others now and then at any moment."""
+
     stage: Stage
     model: AuditingModel
     chance: random.Random
     _cancelling: list[asyncio.Task[None]] = field(default_factory=list)
 
     async def send(self, weather: Weather) -> None:
+        self.model.on_asleep = lambda run_id: self._cancel_later(run_id, 0.2)
         for workflow in itertools.islice(itertools.cycle(DECK), weather.runs):
             event = TriggerEvent(self.chance.choice(TRIGGERS), "t", str(ULID()), datetime.now(UTC))
             request = RunRequest(self.chance.choice(APPS), workflow, event, message=f"Begin. faults:{self._faults()}")
             run_id = (await self.stage.store.insert(request)).run_id
             self.stage.wakeups.send(run_id)
-            if workflow == "Slow" or self.chance.random() < CANCELLED_SHARE:
-                self._cancelling.append(asyncio.create_task(self._cancel(run_id, asleep=workflow == "Slow")))
+            if self.chance.random() < CANCELLED_SHARE:
+                self._cancel_later(run_id, self.chance.uniform(0.1, 2.0))
             await asyncio.sleep(weather.within_s / weather.runs)
-        await asyncio.gather(*self._cancelling)
 
     def _faults(self) -> str:
         """Which of the run's requests fail, and how."""
         faults = self.chance.choices([*FAULTS], [*FAULTS.values()], k=self.chance.choice(FAULTS_OF_A_RUN))
         return "".join(f" {self.chance.randrange(5)}={fault}" for fault in faults)
 
-    async def _cancel(self, run_id: str, *, asleep: bool) -> None:
-        async def is_asked() -> bool:
-            if any(asked.agent == SLEEPER for asked in self.model.by_run[run_id]):
-                return True
-            return (await self.stage.run(run_id))["state"] not in ("queued", "running")
+    def _cancel_later(self, run_id: str, after_s: float) -> None:
+        self._cancelling.append(asyncio.create_task(self._cancel(run_id, after_s)))
 
-        if asleep:
-            await until(f"{run_id} waits for {SLEEPER}", is_asked, within_s=120)
-        else:
-            await asyncio.sleep(self.chance.uniform(0.1, 2.0))
+    async def _cancel(self, run_id: str, after_s: float) -> None:
+        await asyncio.sleep(after_s)
         with suppress(RefusedError):  # it has ended before
             await cancel(self.stage.store, run_id, by="ops")
+
+    async def all_cancelled(self) -> None:
+        await asyncio.gather(*self._cancelling)
 
 
 async def hit(stage: Stage, members: Squad, weather: Weather, chance: random.Random) -> None:

@@ -9,7 +9,7 @@ import json
 import random
 import re
 from collections import defaultdict
-from collections.abc import AsyncIterator, Collection, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -50,6 +50,7 @@ class AuditingModel:
     chance: random.Random
     takes_s: tuple[float, float]
     url: str = ""
+    on_asleep: Callable[[str], object] = str  # told of each run that asks for the sleeper
     asked: list[Asked] = field(default_factory=list)
     by_run: dict[str, list[Asked]] = field(default_factory=lambda: defaultdict(list))
     wrong: list[str] = field(default_factory=list)
@@ -111,7 +112,10 @@ class AuditingModel:
         caller = f"You are {asked.agent}. {asked.run_id}."
         reply = reply_to(asked.number, caller, request, fault=fault)
         asked.tokens, asked.characters, asked.end = reply.tokens, reply.characters, "gone"
-        takes_s = FOR_EVER_S if asked.agent == SLEEPER else self.chance.uniform(*self.takes_s)
+        takes_s = self.chance.uniform(*self.takes_s)
+        if asked.agent == SLEEPER:
+            takes_s = FOR_EVER_S
+            self.on_asleep(asked.run_id)
         for piece in reply.pieces:
             if not await _stays(reader, takes_s / len(reply.pieces)):
                 return False

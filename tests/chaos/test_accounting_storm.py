@@ -42,6 +42,7 @@ pytestmark = [pytest.mark.chaos, pytest.mark.timeout(length(short=120, long=600)
 SEED = 20_261
 TAKES_S = (0.02, 0.3)
 CONCURRENCY = 24
+LOOKS_EVERY_S = 1.0
 LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)
 STORM = Weather(
     runs=length(short=30, long=1_000),
@@ -51,8 +52,8 @@ STORM = Weather(
     workers=length(short=2, long=3),
 )
 CALM = Weather(
-    runs=length(short=12, long=300),
-    within_s=length(short=1.0, long=30.0),
+    runs=length(short=12, long=200),
+    within_s=length(short=1.0, long=20.0),
     hits=length(short=1, long=5),
     sign=signal.SIGTERM,
 )
@@ -62,23 +63,24 @@ CALM = Weather(
 async def watched(stage: Stage, scraper: Scraper) -> AsyncIterator[list[str]]:
     """What is wrong with totals and counters while everything happens."""
     wrong: list[str] = []
+    over = asyncio.Event()  # PyMongo may swallow a cancellation: asyncio.wait_for of Python 3.11 does
 
     async def watch() -> None:
         before: Series = {}
-        while True:
+        while not over.is_set():
             wrong.extend(await faults_of_this_moment(stage.store.database))
             now = await scraper.scrape()
             wrong.extend(falling(before, now))
             before = now
-            await asyncio.sleep(1)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(over.wait(), LOOKS_EVERY_S)
 
-    task = asyncio.create_task(watch())
+    watching = asyncio.create_task(watch())
     try:
         yield wrong
     finally:
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task
+        over.set()
+        await watching
 
 
 async def at_rest(stage: Stage) -> None:
@@ -146,9 +148,10 @@ async def weathered(stage: Stage, model: AuditingModel, weather: Weather) -> Ver
     chance = random.Random(SEED)
     accounted_workflows(stage, model.url)
     async with squad(stage, workers=weather.workers, schedulers=2, concurrency=CONCURRENCY) as members:
-        hitting = asyncio.create_task(hit(stage, members, weather, chance))
-        await asyncio.gather(hitting, Traffic(stage, model, chance).send(weather))
+        traffic = Traffic(stage, model, chance)
+        await asyncio.gather(hit(stage, members, weather, chance), traffic.send(weather))
         await at_rest(stage)
+        await traffic.all_cancelled()
     await closed(stage)
     return await judged(stage, model)
 

@@ -9,6 +9,7 @@ from rich.cells import cell_len
 from accounting.usage import UsageTotals
 from ops.cli.amounts import decimals_for, short, usd_text
 from ops.cli.bars import bar, percent
+from ops.cli.output import usd
 from ops.cli.terminal import Terminal
 from ops.cli.usage.command import usage
 from ops.cli.usage.ordering import Bill, Sort, bill_of, summed
@@ -157,6 +158,12 @@ def test_usd_keep_their_cents_and_never_round_to_nothing() -> None:
         "unknown",
     ]
     assert usd_text(0.000123, decimals_for([0.000123])) == "0.000123"
+    assert [usd(amount) for amount in (1234.5, 5e-8, 0.0, None)] == [
+        "1234.500000",
+        "0.000000050",
+        "0.000000",
+        "unknown",
+    ]
 
 
 def test_a_sum_is_of_every_field() -> None:
