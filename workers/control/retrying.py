@@ -6,7 +6,7 @@ import logging
 from workers.control.changed import PAUSE_S, TRIES, Changed, names, seen
 from workers.control.errors import RefusedError
 from workers.store.ordering import awaited_order_of
-from workers.store.run import TERMINAL, RunState
+from workers.store.run import TERMINAL, HoldKind, RunState
 from workers.store.run_document import READY, Document
 from workers.store.run_store import RunStore
 from workers.waking import Wake
@@ -44,6 +44,8 @@ def limit_of(run: Document) -> str:
     if (order_key := awaited_order_of(run)) is not None:
         return f"the order of {order_key}; it starts as soon as the run before it has left"
     by = run.get("held_by")
+    if run["hold"] == HoldKind.BUDGET:
+        return f"the {str(by).replace(':', ' ', 1)}; it starts as soon as there is money again"
     of_whom = f" of {by}" if by else ""
     return f"the {run['hold']} limit{of_whom}; it starts as soon as that has room"
 

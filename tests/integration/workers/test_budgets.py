@@ -1,6 +1,7 @@
 """Budgets on real workers: what is spent by many runs at once, and what becomes of runs when nothing is left."""
 
 import asyncio
+import re
 import signal
 from collections import Counter
 from dataclasses import replace
@@ -15,6 +16,8 @@ from accounting.budgets.store import Budgets
 from accounting.budgets.window_commands import HELD_FOR_S
 from tests.integration.accounting.budgets.process import later
 from tests.integration.stage import Document, Stage, relay, until
+from workers.control.errors import RefusedError
+from workers.control.retrying import retry_now
 
 pytestmark = pytest.mark.integration
 
@@ -98,6 +101,8 @@ async def test_new_runs_wait_while_all_is_spent_and_go_on_when_it_is_not(stage: 
     assert (run["state"], run["hold"], run["held_by"]) == ("queued", "budget", f"budget:{budget.id}")
     assert (run["started_at"], run["attempt"], run.get("held_until")) == (None, 1, None)
     assert other["state"] == "succeeded"
+    with pytest.raises(RefusedError, match=f"held by the budget {re.escape(budget.id)}; it starts as soon as there is"):
+        await retry_now(stage.store, stage.wakeups, waiting, by="a test")
     assert [usage["app_id"] for usage in await stage.store.database["usage"].find().to_list(None)].count("acme") == 1
 
     if change == "removed":
