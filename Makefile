@@ -8,9 +8,10 @@ AT_MOST := $(if $(shell command -v timeout),timeout --kill-after=15 900)
 # Tests on servers mostly wait. Each process has servers of its own, and takes whole files: the longest come first.
 SIDE_BY_SIDE := -n auto --maxprocesses=3 --dist loadfile
 CHAOS_OF_TRIGGERS := tests/chaos/test_schedulers.py tests/chaos/test_change_streams.py
+CHAOS_OF_ACCOUNTING := tests/chaos/test_accounting_storm.py
 .DEFAULT_GOAL := help
 
-.PHONY: help demo up doctor test test-fast test-integration chaos chaos-triggers check format coverage constraints clean
+.PHONY: help demo up doctor test test-fast test-integration chaos chaos-triggers chaos-accounting check format coverage constraints clean
 
 help: ## Show this help
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -48,10 +49,13 @@ test-integration: $(VENV)/.installed-dev ## Tests on real Redis, MongoDB and Cel
 	@$(BIN)/pytest -q $(SIDE_BY_SIDE) tests/e2e tests/chaos tests/integration $(ARGS)
 
 chaos: $(VENV)/.installed-dev ## The long storms: kills, pauses and outages at random, at most 15 minutes
-	@UNATTENDED_TEST_LONG=1 $(AT_MOST) $(BIN)/pytest -q --session-timeout=870 tests/chaos $(CHAOS_OF_TRIGGERS:%=--ignore=%) $(ARGS)
+	@UNATTENDED_TEST_LONG=1 $(AT_MOST) $(BIN)/pytest -q --session-timeout=870 tests/chaos $(foreach file,$(CHAOS_OF_TRIGGERS) $(CHAOS_OF_ACCOUNTING),--ignore=$(file)) $(ARGS)
 
 chaos-triggers: $(VENV)/.installed-dev ## The same for clocks and changes: 10,000 ticks, 100,000 events; at most 30 minutes
 	@UNATTENDED_TEST_LONG=1 $(BIN)/pytest -q --session-timeout=1800 $(CHAOS_OF_TRIGGERS) $(ARGS)
+
+chaos-accounting: $(VENV)/.installed-dev ## The same for the ledger: 1,000 runs and 20 kills against a model server that counts; some 5 minutes
+	@UNATTENDED_TEST_LONG=1 $(BIN)/pytest -q --session-timeout=900 $(CHAOS_OF_ACCOUNTING) $(ARGS)
 
 check: $(VENV)/.installed-dev ## Lint, types and import rules
 	@$(BIN)/ruff format --check .

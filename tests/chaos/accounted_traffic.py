@@ -22,6 +22,7 @@ APPS, TRIGGERS = ("acme", "globex", "initech"), ("api", "schedule", "webhook")
 DECK = ["Relay", "Tools", "Team", "Relay", "Slow", "Relay", "Tools", "Team", "Relay", "Relay"]
 FAULTS = {"429": 3, "500": 3, "broken": 4, "filtered": 1}
 FAULTS_OF_A_RUN = length(short=(0, 0, 1), long=(0, 0, 0, 1, 2))
+FAILS_AMONG = length(short=3, long=6)  # requests of a run: whoever fails late keeps the test waiting
 CANCELLED_SHARE = 0.08
 
 
@@ -59,7 +60,7 @@ class Traffic:
     def _faults(self) -> str:
         """Which of the run's requests fail, and how."""
         faults = self.chance.choices([*FAULTS], [*FAULTS.values()], k=self.chance.choice(FAULTS_OF_A_RUN))
-        return "".join(f" {self.chance.randrange(5)}={fault}" for fault in faults)
+        return "".join(f" {self.chance.randrange(FAILS_AMONG)}={fault}" for fault in faults)
 
     def _cancel_later(self, run_id: str, after_s: float) -> None:
         self._cancelling.append(asyncio.create_task(self._cancel(run_id, after_s)))
