@@ -31,7 +31,8 @@ class NamedApps:
 
     async def learn(self, apps: Sequence[str]) -> AppLabels:
         """Those that come first get a name first, where not all can have one."""
-        unknown = [app for app in dict.fromkeys(apps) if app not in self._named]
+        known = frozenset(self._named)
+        unknown = [app for app in dict.fromkeys(apps) if app not in known]
         if unknown and len(self._named) < self._most:
             self._named = (await self._appended([*self._named, *unknown][: self._most]))[: self._most]
         return AppLabels(frozenset(self._named))

@@ -177,7 +177,7 @@ class Account:
         try:
             answer = await self._windows.send(self.place, self._part(), amounts, limit=self.limit)
         except PyMongoError as error:
-            self._refuse_all(asks, error)
+            self._refuse_all(self._asks, error)  # who has come meanwhile would only wait as long again
             self._sent_at = self._loop.time()  # also where it was to be renewed: it is tried again
             self._tell_at = self._sent_at + TRY_AGAIN_S if had_to_tell or self._reserved else self._tell_at
             if self._leaving:
@@ -218,7 +218,8 @@ class Account:
         if not self._is_new:
             try:
                 await self._windows.leave(self.place, part)
-            except PyMongoError:
+            except PyMongoError as error:
+                self._refuse_all(self._asks, error)
                 self._sent_at = self._loop.time()
                 return self._leaving
         self._spent -= part.spent

@@ -31,10 +31,12 @@ ROOM_WITHIN_S = 9.0  # a little less than a chat waits for its budgets
 
 @dataclass(slots=True)
 class Reservation:
-    """What is reserved where. All of it under one name of this process, which then signs the call's row."""
+    """What is reserved where. All of it under one name of this process, which then signs the call's row.
+    `is_unanswered`: one could not be asked, and the others are not waited for as long again."""
 
     planned: PlannedCall
     taken: list[tuple[Account, int]] = field(default_factory=list)
+    is_unanswered: bool = False
 
     @property
     def names(self) -> set[str]:
@@ -101,19 +103,28 @@ class RunBudgets:
         if self._keeper.estimates.of(planned, unit) is None:
             self._without_price(each, planned)
             return
+        needs_an_answer = each.enforced and not self._keeper.fails_open
+        if reservation.is_unanswered and not needs_an_answer:
+            self._hold(place, reservation)
+            return
         try:
-            account, amount = await self._keeper.accounts.reserve(
-                each, lambda: self._keeper.estimates.of(planned, unit) or 1
-            )
+            taken = await self._keeper.accounts.reserve(each, lambda: self._keeper.estimates.of(planned, unit) or 1)
         except SpentError as error:
             raise self._refusal(each, place, spent=error.spent) from None
         except (PyMongoError, ClosedAccountError) as error:
-            if each.enforced and not self._keeper.fails_open:
+            if needs_an_answer:
                 raise
             self._keeper.say_not_asked(error)
-            account, amount = self._keeper.accounts.of(place), 1
-            account.hold(amount)  # what the call takes is told all the same
-        reservation.taken.append((account, amount))
+            reservation.is_unanswered = True
+            self._hold(place, reservation)
+        else:
+            reservation.taken.append(taken)
+
+    def _hold(self, place: Place, reservation: Reservation) -> None:
+        """Unasked: what the call takes is told all the same."""
+        account = self._keeper.accounts.of(place)
+        account.hold(1)
+        reservation.taken.append((account, 1))
 
     def _refusal(self, each: Applying, place: Place, *, spent: int) -> Exception:
         self._keeper.rejections.count(place)

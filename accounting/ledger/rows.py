@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
+from bson.timestamp import Timestamp
 from pymongo import ASCENDING, IndexModel
 
 from accounting.prices import PriceTable
@@ -25,8 +26,7 @@ WORKER_LOST = "WorkerLost"
 # Errors that are none of the model's: what is asked again then is not asked by a model that has failed.
 NOT_THE_MODELS = (None, "Cancelled", WORKER_LOST)
 
-# Clocks of workers and the store may differ so much before a call that is still going on is taken for lost.
-CLOSED_AFTER_S = 60.0
+CLOSED_AFTER_S = 60.0  # for what a library does behind its own deadline, and for the row's way to the store
 USUALLY_WITHIN_S = 600.0
 
 BY_ROLLUP = "by_rollup"
@@ -62,7 +62,18 @@ def open_row(owner: RunOwner, *, lease_token: int, call: BegunCall, holder: str)
         "at": call.started_at,
         "rollup": OPEN,
         "open_until": call.started_at + timedelta(seconds=within_s),
+        "begun": Timestamp(0, 0),  # the server writes its own time in its place
     }
+
+
+def left_open() -> dict[str, Any]:
+    """Rows whose time is over by the store's clock, however wrong the one of their worker is."""
+    open_for = {"$subtract": ["$open_until", "$at"]}
+    return {"rollup": OPEN, "$expr": {"$lt": [{"$add": [{"$toDate": "$begun"}, open_for]}, "$$NOW"]}}
+
+
+def closed_as_lost() -> dict[str, Any]:
+    return {"$set": {"rollup": DUE, "error": WORKER_LOST}, "$unset": {"open_until": "", "begun": ""}}
 
 
 def closed_row(owner: RunOwner, *, lease_token: int, call: ModelCall, holder: str, prices: PriceTable) -> Row:

@@ -4,10 +4,11 @@
    in the same transaction. Hours whose rows retention has taken are left: their totals are all there is of them.
 2. Then, some apps at a time, the totals of all time become the sums of the hours.
 
-Where nothing is wrong nothing is written. Rows that wait for the roll-up are left to it, and may come meanwhile.
+Where nothing is wrong nothing is written. Rows that wait for the roll-up are left to it, and may come meanwhile. It may
+be left after any step and begun anew.
 """
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
@@ -20,15 +21,17 @@ from pymongo.asynchronous.database import AsyncDatabase
 from pymongo.read_concern import ReadConcern
 from pymongo.write_concern import WriteConcern
 
-from accounting.ledger.rows import BY_TIME, COLLECTION, CORRECTS
+from accounting.ledger.rows import BY_TIME, COLLECTION, CORRECTS, INDEXES
 from accounting.one_moment import at_one_moment
 from accounting.totals.reading import totals_pipeline
 from accounting.totals.sums import (
+    HOUR_INDEXES,
     HOURS,
     LABELS,
     STATE,
     STATE_ID,
     SUMMED,
+    TOTAL_INDEXES,
     TOTALS,
     LabelValues,
     Sums,
@@ -43,7 +46,7 @@ from accounting.totals.sums import (
 Database = AsyncDatabase[dict[str, Any]]
 Told = Callable[[int, int], None]
 ByLabels = dict[LabelValues, Sums]
-APPS_AT_ONCE = 50  # a transaction has a minute
+HOURS_AT_ONCE = 50_000  # totals of hours that one transaction sums up; a large ledger has as many of one app
 RightAndKept = tuple[ByLabels, ByLabels]
 
 
@@ -58,33 +61,45 @@ class Difference:
     kept: int
 
 
+async def ensure_indexes(database: Database) -> None:
+    """Also of a store that was put back without them, or that no scheduler has seen yet."""
+    for collection, indexes in ((COLLECTION, INDEXES), (HOURS, HOUR_INDEXES), (TOTALS, TOTAL_INDEXES)):
+        await database[collection].create_indexes([*indexes])
+
+
 async def verify(database: Database, on_hour: Told = lambda _done, _all: None) -> Sequence[Difference]:
     """What a rebuild would change: `right` is the ledger's sum, or that of the hours, `kept` is the total's."""
+    await ensure_indexes(database)
     found: list[Difference] = []
     hours = await _hours(database)
     for number, hour in enumerate(hours, 1):
         right, kept = await at_one_moment(database, partial(_of_hour, database, hour))
         found += differences(hour, right, kept)
         on_hour(number, len(hours))
-    for app_ids in await _apps(database):
+    async for app_ids in _apps(database):
         right, kept = await at_one_moment(database, partial(_of_apps, database, app_ids))
         found += differences(None, right, kept)
     return found
 
 
 async def rebuild(database: Database, on_hour: Told = lambda _done, _all: None) -> int:
-    """How many totals were changed. Totals are read from when all are there (`ready`), before that from the rows."""
+    """How many totals were changed."""
+    return sum([changed async for changed in rebuilding(database, on_hour)])
+
+
+async def rebuilding(database: Database, on_hour: Told = lambda _done, _all: None) -> AsyncGenerator[int]:
+    """Step by step: how many totals each has changed. Totals are read from when all are there (`ready`), before that
+    from the rows."""
+    await ensure_indexes(database)
     state = database[STATE]
     await state.update_one({"_id": STATE_ID}, {"$setOnInsert": {"seq": 0}}, upsert=True)
-    changed = 0
     hours = await _hours(database)
     for number, hour in enumerate(hours, 1):
-        changed += await _in_transaction(database, partial(_mend_hour, database, hour))
+        yield await _in_transaction(database, partial(_mend_hour, database, hour))
         on_hour(number, len(hours))
-    for app_ids in await _apps(database):
-        changed += await _in_transaction(database, partial(_mend_apps, database, app_ids))
+    async for app_ids in _apps(database):
+        yield await _in_transaction(database, partial(_mend_apps, database, app_ids))
     await state.update_one({"_id": STATE_ID}, {"$set": {"ready": True}})
-    return changed
 
 
 async def _hours(database: Database) -> Sequence[datetime]:
@@ -105,9 +120,19 @@ async def _hours(database: Database) -> Sequence[datetime]:
     return sorted(hours)
 
 
-async def _apps(database: Database) -> Sequence[Sequence[str]]:
-    apps = sorted({*await database[TOTALS].distinct("app_id"), *await database[HOURS].distinct("app_id")})
-    return [apps[start : start + APPS_AT_ONCE] for start in range(0, len(apps), APPS_AT_ONCE)]
+async def _apps(database: Database) -> AsyncGenerator[Sequence[str]]:
+    """All of them, so many at a time as have few hours together, and one at least."""
+    some: list[str] = []
+    count = 0
+    for app_id in sorted({*await database[TOTALS].distinct("app_id"), *await database[HOURS].distinct("app_id")}):
+        of_app = await database[HOURS].count_documents({"app_id": app_id})
+        if some and count + of_app > HOURS_AT_ONCE:
+            yield some
+            some, count = [], 0
+        some.append(app_id)
+        count += of_app
+    if some:
+        yield some
 
 
 async def _of_hour(database: Database, hour: datetime, session: AsyncClientSession) -> RightAndKept:

@@ -10,8 +10,9 @@ Totals are made from rows alone. Who reads them adds the rows that are still mar
 """
 
 import logging
+import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Protocol
 
@@ -22,14 +23,12 @@ from pymongo.errors import OperationFailure
 from pymongo.read_concern import ReadConcern
 from pymongo.write_concern import WriteConcern
 
-from accounting.ledger.rows import BY_ROLLUP, COLLECTION, DUE, INDEXES, OPEN, TO_BE_ADDED, WORKER_LOST, Row
-from accounting.totals.rebuilding import rebuild
+from accounting.ledger.rows import BY_ROLLUP, COLLECTION, TO_BE_ADDED, Row, closed_as_lost, left_open
+from accounting.totals.rebuilding import ensure_indexes, rebuilding
 from accounting.totals.sums import (
-    HOUR_INDEXES,
     HOURS,
     STATE,
     STATE_ID,
-    TOTAL_INDEXES,
     TOTALS,
     LabelValues,
     Sums,
@@ -45,7 +44,9 @@ log = logging.getLogger(__name__)
 
 ADDED, CLOSED = "added", "closed"
 BATCH = 1_000
-MAX_BATCHES = 10  # a pass stays short, so that neither a stop nor the reconciler's other steps wait long
+# A pass stays short, so that neither a stop nor the reconciler's other steps wait long.
+MAX_BATCHES = 10
+BUILDS_FOR_S = 2.0
 
 
 class Outbox(Protocol):
@@ -62,10 +63,12 @@ class RollUp:
         self._outbox = outbox
         self._batch = batch
         self._is_prepared = False
+        self._building: AsyncGenerator[int] | None = None
 
     async def run_pass(self, counts: Counter[str] | None = None) -> None:
         counts = Counter() if counts is None else counts
-        await self._prepare()
+        if not await self._prepared():
+            return
         closed = await self._close_left_open()
         if closed:
             counts[CLOSED] += closed
@@ -77,24 +80,33 @@ class RollUp:
                 return
             counts[ADDED] += added
 
-    async def _prepare(self) -> None:
-        """A ledger that an older version kept has rows without marks, which are in no totals yet."""
+    async def _prepared(self) -> bool:
+        """Where totals were lost, rows without marks are in none. Those are built first, and in several passes if there
+        are many."""
         if self._is_prepared:
-            return
-        await self.ensure_indexes()
-        if await self._database[STATE].find_one({"_id": STATE_ID, "ready": True}) is None:
-            await rebuild(self._database)
-        self._is_prepared = True
+            return True
+        if self._building is None:
+            await ensure_indexes(self._database)
+            if await self._database[STATE].find_one({"_id": STATE_ID, "ready": True}) is None:
+                self._building = rebuilding(self._database)
+        if self._building is not None and not await self._built(self._building):
+            return False
+        self._is_prepared, self._building = True, None
+        return True
 
-    async def ensure_indexes(self) -> None:
-        await self._rows.create_indexes(list(INDEXES))
-        await self._database[HOURS].create_indexes(list(HOUR_INDEXES))
-        await self._database[TOTALS].create_indexes(list(TOTAL_INDEXES))
+    async def _built(self, building: AsyncGenerator[int]) -> bool:
+        until = time.monotonic() + BUILDS_FOR_S
+        try:
+            async for _ in building:
+                if time.monotonic() > until:
+                    return False
+        except BaseException:
+            self._building = None  # it ends with its error, and is begun anew
+            raise
+        return True
 
     async def _close_left_open(self) -> int:
-        over = {"rollup": OPEN, "$expr": {"$lt": ["$open_until", "$$NOW"]}}
-        lost = {"$set": {"rollup": DUE, "error": WORKER_LOST}, "$unset": {"open_until": ""}}
-        closed = (await self._rows.update_many(over, lost, hint=BY_ROLLUP)).modified_count
+        closed = (await self._rows.update_many(left_open(), closed_as_lost(), hint=BY_ROLLUP)).modified_count
         if closed:
             log.warning("usage_rows_closed", extra={"rows": closed, "reason": "no answer was recorded in time"})
         return closed
@@ -119,6 +131,8 @@ class RollUp:
         )
         found = self._rows.find({"rollup": TO_BE_ADDED}, session=session, hint=BY_ROLLUP).limit(self._batch)
         rows = await found.to_list(None)
+        if state is None:
+            self._is_prepared = False  # somebody has taken the totals away
         if state is None or not rows:
             await session.abort_transaction()
             return 0

@@ -25,7 +25,6 @@ def verify_totals(*, as_json: bool) -> None:
     from accounting.totals.rebuilding import verify
 
     async def work(database: "Database", _settings: object) -> "Sequence[Difference]":
-        await _ensure_indexes(database)
         return await verify(database, _on_hour("verify"))
 
     found = with_database(work)
@@ -46,7 +45,6 @@ def rebuild_totals(*, as_json: bool) -> None:
     from accounting.totals.rebuilding import rebuild
 
     async def work(database: "Database", _settings: object) -> int:
-        await _ensure_indexes(database)
         return await rebuild(database, _on_hour("rebuild"))
 
     changed = with_database(work)
@@ -55,13 +53,6 @@ def rebuild_totals(*, as_json: bool) -> None:
         return
     documents = "1 document has" if changed == 1 else f"{changed:,} documents have"
     click.echo(f"rebuilt: {documents} changed" if changed else "rebuilt: nothing has changed")
-
-
-async def _ensure_indexes(database: "Database") -> None:
-    """A ledger of an older version has not had them all, until a worker of this one starts."""
-    from accounting.ledger.rows import COLLECTION, INDEXES
-
-    await database[COLLECTION].create_indexes([*INDEXES])
 
 
 def _on_hour(what: str) -> Callable[[int, int], None]:

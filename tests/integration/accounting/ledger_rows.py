@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
-from accounting.ledger.rows import COLLECTION, closed_row
+from accounting.ledger.rows import COLLECTION, OPEN, closed_row
 from accounting.prices import Price, PriceTable
 from accounting.usage import ModelCall, RunOwner, Tokens
 from workers.store.run_store import RunStore
@@ -39,6 +39,13 @@ def _row(dice: random.Random, run_id: str, at: datetime) -> dict[str, Any]:
         0.1,
     )
     return closed_row(owner, lease_token=1, call=call, holder="", prices=PRICES)
+
+
+async def give_up_open_rows(store: RunStore) -> None:
+    """As if the time of all calls were over; the next roll-up closes them."""
+    await store.database[COLLECTION].update_many(
+        {"rollup": OPEN}, [{"$set": {"open_until": {"$subtract": ["$at", 60_000]}}}]
+    )
 
 
 async def insert(store: RunStore, rows: Iterable[dict[str, Any]]) -> None:

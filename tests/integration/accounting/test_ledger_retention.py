@@ -10,7 +10,7 @@ from pymongo import MongoClient
 from accounting.ledger.retention import LedgerRetention
 from accounting.ledger.rows import COLLECTION
 from accounting.totals.reading import Wanted, usage_totals
-from accounting.totals.rebuilding import rebuild, verify
+from accounting.totals.rebuilding import ensure_indexes, rebuild, verify
 from accounting.totals.roll_up import RollUp
 from accounting.totals.sums import STATE, hour_of
 from accounting.usage import UsageTotals
@@ -102,6 +102,6 @@ async def test_an_hour_with_rows_that_are_in_no_total_yet_is_kept(aged: RunStore
 async def test_nothing_goes_before_there_are_totals(store: RunStore) -> None:
     old: list[dict[str, Any]] = random_rows(20, seed=23, since=OLD, over=timedelta(hours=1))
     await insert(store, ({name: value for name, value in row.items() if name != "rollup"} for row in old))
-    await RollUp(store.database).ensure_indexes()
+    await ensure_indexes(store.database)
 
     assert await pruned(store) == 0

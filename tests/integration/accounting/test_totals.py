@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from pymongo.asynchronous.client_session import AsyncClientSession
+from pymongo.errors import AutoReconnect
 
 from accounting.ledger.ledger import Ledger
 from accounting.ledger.rows import COLLECTION, NOT_OPEN, WORKER_LOST
@@ -16,7 +17,7 @@ from accounting.totals.rebuilding import rebuild, verify
 from accounting.totals.roll_up import RollUp
 from accounting.totals.sums import HOURS, STATE, SUMMED, TOTALS
 from accounting.usage import BegunCall, ModelCall, RunOwner, Tokens, UsageTotals
-from tests.integration.accounting.ledger_rows import BEGAN, PRICES, insert, random_rows
+from tests.integration.accounting.ledger_rows import BEGAN, PRICES, give_up_open_rows, insert, random_rows
 from workers.store.run_store import RunStore
 
 pytestmark = pytest.mark.integration
@@ -169,6 +170,78 @@ async def test_a_ledger_of_an_older_version_is_added_up_at_the_first_pass(store:
     assert await waiting(store) == 0
 
 
+async def test_a_large_ledger_is_added_up_in_several_passes_and_read_exactly_meanwhile(
+    store: RunStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("accounting.totals.roll_up.BUILDS_FOR_S", 0)  # one step in each pass
+    await insert(store, ({name: row[name] for name in row if name != "rollup"} for row in random_rows(60, seed=14)))
+    roll_up, passes = RollUp(store.database), 0
+    before = await by_rows(store, KEYS)
+
+    while await store.database[STATE].find_one({"ready": True}) is None:
+        await roll_up.run_pass(Counter())
+        passes += 1
+        await insert(store, random_rows(1, seed=100 + passes))
+        assert await by_totals(store, KEYS) == await by_rows(store, KEYS)
+
+    assert passes > 5
+    assert before != await by_rows(store, KEYS)
+    await roll_up.run_pass(Counter())
+    assert await verify(store.database) == []
+    assert await waiting(store) == 0
+
+
+async def test_a_build_that_the_store_interrupts_is_begun_anew(
+    store: RunStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await insert(store, ({name: row[name] for name in row if name != "rollup"} for row in random_rows(60, seed=15)))
+    roll_up = RollUp(store.database)
+    with monkeypatch.context() as away:
+        away.setattr("accounting.totals.rebuilding._mend_apps", _fails)
+        with pytest.raises(AutoReconnect):
+            await roll_up.run_pass(Counter())
+
+    await roll_up.run_pass(Counter())
+
+    assert await verify(store.database) == []
+    assert await by_totals(store, KEYS) == await by_rows(store, KEYS) != {}
+
+
+async def _fails(*_: object) -> int:
+    raise AutoReconnect("an election")
+
+
+async def test_totals_that_somebody_drops_under_a_living_roll_up_are_made_anew(
+    store: RunStore, roll_up: RollUp
+) -> None:
+    await insert(store, random_rows(40, seed=16))
+    await roll_up.run_pass(Counter())
+    for name in (HOURS, TOTALS, STATE):
+        await store.database[name].drop()
+    await insert(store, random_rows(10, seed=17))
+
+    for _ in range(2):
+        await roll_up.run_pass(Counter())
+
+    assert await waiting(store) == 0
+    assert await verify(store.database) == []
+    assert await by_totals(store, KEYS) == await by_rows(store, KEYS)
+
+
+@pytest.mark.parametrize("most", [1, 1_000])
+async def test_apps_are_added_up_some_at_a_time(
+    store: RunStore, roll_up: RollUp, monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    monkeypatch.setattr("accounting.totals.rebuilding.HOURS_AT_ONCE", most)
+    await insert(store, random_rows(60, seed=18))
+    await roll_up.run_pass(Counter())
+    await store.database[TOTALS].delete_many({})
+
+    assert await verify(store.database) != []
+    assert await rebuild(store.database) > 0
+    assert await verify(store.database) == []
+
+
 class _Boxes:
     """An outbox that keeps what it is handed, in the transaction."""
 
@@ -203,11 +276,15 @@ async def test_a_transaction_that_dies_leaves_neither_totals_nor_a_batch(store: 
 async def opened(store: RunStore) -> Ledger:
     ledger = Ledger(store.database, PRICES)
     await ledger.begin(OWNER, lease_token=1, call=BEGUN)
+    await give_up_open_rows(store)
     return ledger
 
 
-async def test_a_call_that_is_being_made_is_in_no_total(store: RunStore, roll_up: RollUp) -> None:
-    late = BegunCall(1, "A", "openai", "m", datetime.now(UTC), within_s=30)
+@pytest.mark.parametrize("off_h", [0, -500, 500])
+async def test_a_call_that_is_being_made_is_in_no_total_whatever_its_workers_clock_says(
+    store: RunStore, roll_up: RollUp, off_h: int
+) -> None:
+    late = BegunCall(1, "A", "openai", "m", datetime.now(UTC) + timedelta(hours=off_h), within_s=30)
     await Ledger(store.database, PRICES).begin(OWNER, lease_token=1, call=late)
 
     await roll_up.run_pass(Counter())
@@ -225,7 +302,8 @@ async def test_a_call_whose_worker_was_lost_becomes_a_missing_one(store: RunStor
     assert counts == {"closed": 1, "added": 1}
     row = await store.database[COLLECTION].find_one({})
     assert row is not None
-    assert (row["status"], row["ok"], row["error"], "open_until" in row) == ("missing", False, WORKER_LOST, False)
+    assert (row["status"], row["ok"], row["error"]) == ("missing", False, WORKER_LOST)
+    assert not {"open_until", "begun"} & row.keys()
     [total] = await usage_totals(store.database, ["app_id"])
     assert (total.calls, total.missing, total.cost_usd) == (1, 1, 0)
 

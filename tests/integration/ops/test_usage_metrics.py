@@ -19,6 +19,7 @@ from accounting.usage import BegunCall, ModelCall, RunOwner, Tokens, UsageStatus
 from ops.exporter.metrics import StoreCollector
 from ops.exporter.snapshot import Snapshots
 from ops.exporter.usage import Change, UsageCounts
+from tests.integration.accounting.ledger_rows import give_up_open_rows
 from tests.integration.usage_rows import PRICES
 from workers.store.run_store import RunStore
 
@@ -49,6 +50,7 @@ class Calls:
     """Model calls, begun and ended as a worker does it."""
 
     def __init__(self, store: RunStore, *, seed: int) -> None:
+        self._store = store
         self._ledger = Ledger(store.database, PRICES)
         self._random = random.Random(seed)
         self._begun: list[tuple[RunOwner, BegunCall]] = []
@@ -62,6 +64,7 @@ class Calls:
         call = BegunCall(1, chosen("AB"), "openai", chosen(["gpt", "llama"]), at)
         await self._ledger.begin(owner, lease_token=1, call=call)
         self._begun.append((owner, call))
+        await give_up_open_rows(self._store)
 
     async def make(self) -> None:
         await self.begin()
@@ -182,6 +185,20 @@ async def test_totals_that_are_lost_and_made_anew_move_no_counter(store: RunStor
 
     assert during == before
     assert await living.shown() == before == await Exporter(store).shown()
+
+
+async def test_an_exporter_reads_totals_that_were_rebuilt_without_a_scheduler(store: RunStore) -> None:
+    """`unattended usage --rebuild`, where the totals were lost with their indexes."""
+    calls, roll_up = Calls(store, seed=8), RollUp(store.database)
+    for _ in range(20):
+        await calls.make()
+    await roll_up.run_pass(Counter())
+    for name in (HOURS, TOTALS):
+        await store.database[name].drop()
+
+    await rebuild(store.database)
+
+    assert await Exporter(store).shown() == await of_ledger(store)
 
 
 async def test_a_call_that_was_given_up_and_is_answered_after_all_moves_no_counter_back(store: RunStore) -> None:

@@ -72,7 +72,7 @@ def test_an_open_row_is_known_as_missing_and_says_when_it_is_given_up() -> None:
 
     opened = open_row(OWNER, lease_token=7, call=begun, holder="worker-1")
 
-    assert opened.keys() - row().keys() == {"open_until"}
+    assert opened.keys() - row().keys() == {"open_until", "begun"}
     assert (opened["_id"], opened["status"], opened["ok"], opened["cost_nano_usd"]) == (
         "run_1:7:3",
         "missing",

@@ -26,6 +26,7 @@ from accounting.totals.reading import usage_totals
 from accounting.totals.roll_up import RollUp
 from accounting.usage import BegunCall, ModelCall, RunOwner, Tokens
 from tests.integration.accounting.billing.receiver import SECRET
+from tests.integration.accounting.ledger_rows import give_up_open_rows
 from tests.integration.usage_rows import days, use
 from workers.store.run_store import RunStore
 
@@ -94,6 +95,7 @@ async def test_a_call_that_was_taken_for_lost_is_corrected_under_its_id(store: R
     long_ago = datetime.now(UTC) - timedelta(hours=2)
     await ledger.begin(owner, lease_token=1, call=BegunCall(1, "Writer", "openai", "gpt", long_ago))
     assert [json.loads(json_line(row)) async for row in ledger_rows(store.database, Wanted())] == []
+    await give_up_open_rows(store)
     await roll_up(store)
     answer = ModelCall(
         number=1,

@@ -323,6 +323,30 @@ async def test_while_the_store_is_away_nothing_is_allowed_unless_the_setting_say
         await process.close()
 
 
+async def test_many_budgets_of_a_store_that_is_away_are_waited_for_like_one(
+    store: RunStore, nowhere: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a call that may be made unasked would not be made: its chat waits for its budgets so long and no longer."""
+    for window in ("hour", "day", "month", "total"):
+        await set_budget(store, 1000, window=window)
+    process = Process(store, fails_open=True)
+    await process.keeper.definitions.applying("acme", "Digest")
+    process.move_to(nowhere)
+    monkeypatch.setattr(of_run, "ROOM_WITHIN_S", 0.6)
+    run, planned = process.run(), process.planned()
+
+    settle = await run.budgets.reserve(planned)
+
+    process.move_to(store.database)
+    await run.end(Begun(planned, settle, datetime.now(UTC)), tokens=70)
+    await until("all are told", lambda: told(store, [70] * 4))
+    await process.close()
+
+
+async def told(store: RunStore, spent: list[int]) -> bool:
+    return [each.spent for each in await standings(store.database)] == spent
+
+
 async def test_what_was_spent_unasked_is_told_when_the_store_is_back(store: RunStore, nowhere: Database) -> None:
     await set_budget(store, 1000)
     process = Process(store, fails_open=True)

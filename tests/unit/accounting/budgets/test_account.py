@@ -174,3 +174,19 @@ async def test_an_account_whose_store_fails_says_so_and_tells_later(monkeypatch:
     bench.windows.error = None
     await bench.windows.heard(len(bench.windows.parts) + 1)
     assert (bench.windows.parts[-1].spent, bench.windows.parts[-1].reserved) == (5, 0)
+
+
+async def test_who_asks_while_the_store_does_not_answer_hears_of_it_with_the_others() -> None:
+    bench = Bench()
+    bench.windows.may_answer.clear()
+    bench.windows.error = AutoReconnect("away")
+    first = bench.reserve(1)
+    await bench.windows.heard(1)
+    second = bench.reserve(1)
+    await asyncio.sleep(0)
+    bench.windows.may_answer.set()
+
+    failed = await asyncio.gather(first, second, return_exceptions=True)
+
+    assert [type(each) for each in failed] == [AutoReconnect] * 2
+    assert len(bench.windows.parts) == 1
