@@ -14,7 +14,7 @@ from pymongo.asynchronous.database import AsyncDatabase
 
 from accounting.ledger.rows import COLLECTION, CORRECTS, DUE, NOT_OPEN, Row
 from accounting.one_moment import at_one_moment
-from accounting.totals.sums import HOURS, LABELS, STATE, STATE_ID, SUMMED, TOTALS, Sums, hour_of, sum_up, taken_back
+from accounting.totals.sums import HOURS, LABELS, STATE, STATE_ID, SUMMED, TOTALS, Sums, additions, hour_of, sum_up
 from accounting.usage import UsageTotals
 
 Database = AsyncDatabase[dict[str, Any]]
@@ -111,9 +111,8 @@ class Reader:
         await self.add_rows({**wanted.query(), "rollup": DUE})
         correcting = self._database[COLLECTION].find({**wanted.query(), "rollup": CORRECTS}, session=self._session)
         async for row in correcting:
-            await self.add_rows({"_id": row["_id"]})
-            before, sums = taken_back(row)
-            sum_up(self._sums, self._key_of_row(before), sums)
+            for added, sums in additions([row]):
+                sum_up(self._sums, self._key_of_row(added), sums)
 
     async def add_hours(self, wanted: Wanted, *, kept_since: datetime | None) -> None:
         """Whole hours from their totals; before and after them rows, which are older than no retention."""

@@ -17,6 +17,7 @@ from accounting.totals.reading import EVERYTHING, Reader, totals_at
 from accounting.totals.sums import BY_CHANGE, STATE, STATE_ID, SUMMED, TOTALS
 from accounting.usage import UsageTotals
 
+NOTHING_SEEN = -1
 KEYS = ("app_id", "workflow", "model", "provider", "ok", "agent")
 
 Document = dict[str, Any]
@@ -26,9 +27,9 @@ Sums = dict[Key, list[int]]
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What a look has found. `seq` None: there are no totals yet, and `waiting` is all there is."""
+    """What a look has found. `anew`: what was known before counts no more."""
 
-    seq: int | None
+    seq: int
     anew: bool = False
     totals: Sequence[Mapping[str, Any]] = ()
     waiting: Sequence[UsageTotals] = field(default_factory=list)
@@ -41,7 +42,7 @@ class Change:
 class UsageCounts:
     def __init__(self, database: AsyncDatabase[Document]) -> None:
         self._database = database
-        self._seq = -1
+        self._seq = NOTHING_SEEN
         self._totals: dict[str, list[int]] = {}
         self._sums: Sums = {}
 
@@ -49,9 +50,9 @@ class UsageCounts:
         """As the ledger is at the moment of this snapshot. Nothing is taken over yet."""
         state = await self._database[STATE].find_one({"_id": STATE_ID, "ready": True}, session=session)
         if state is None:
-            return Change(None, waiting=await totals_at(self._database, KEYS, EVERYTHING, session))
+            return Change(NOTHING_SEEN, anew=True, waiting=await totals_at(self._database, KEYS, EVERYTHING, session))
         anew = state["seq"] < self._seq  # somebody has put back an older store
-        since = -1 if anew else self._seq
+        since = NOTHING_SEEN if anew else self._seq
         changed = self._database[TOTALS].find({"seq": {"$gt": since}}, session=session, hint=BY_CHANGE)
         totals = [] if state["seq"] == since else await changed.to_list(None)
         reader = Reader(self._database, KEYS, session)
@@ -68,8 +69,6 @@ class UsageCounts:
             grown = values if before is None else [now - then for now, then in zip(values, before, strict=True)]
             _add(self._sums, _key(total, apps), grown)
             self._totals[total["_id"]] = values
-        if change.seq is None:
-            return _as_totals(_with_waiting({}, change, apps))
         self._seq = change.seq
         return _as_totals(_with_waiting(self._sums, change, apps))
 

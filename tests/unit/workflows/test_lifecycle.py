@@ -483,7 +483,7 @@ async def test_what_failed_in_a_turn_that_was_cut_off_is_kept(tmp_path: Path) ->
     code = "def look(): raise ValueError('not found')\n"
     write_tool(tmp_path, "look.py", code)
     tools = {"tools": {"tools": [{"agent": "A", "file": "look.py", "function": "look"}]}}
-    cut_off = Chat(built(load(tmp_path, handoffs=A_TO_B, **tools), answers, tmp_path), wall_clock_s=0.1)
+    cut_off = Chat(built(load(tmp_path, handoffs=A_TO_B, **tools), answers, tmp_path), wall_clock_s=0.6)
 
     outcome, _ = await cut_off.run_to_its_close()
 
