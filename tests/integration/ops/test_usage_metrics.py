@@ -187,6 +187,28 @@ async def test_totals_that_are_lost_and_made_anew_move_no_counter(store: RunStor
     assert await living.shown() == before == await Exporter(store).shown()
 
 
+async def test_totals_that_begin_anew_are_read_anew_however_far_they_got_meanwhile(store: RunStore) -> None:
+    calls, counts, everybody = Calls(store, seed=9), UsageCounts(store.database), AppLabels(frozenset("abcde"))
+
+    async def counted() -> int:
+        change = await at_one_moment(store.database, counts.look)
+        return sum(each.calls for each in counts.take(change, everybody))
+
+    async def made_and_added(number: int) -> None:
+        for _ in range(number):
+            await calls.make()
+            await RollUp(store.database).run_pass(Counter())
+
+    await made_and_added(12)
+    seen = [await counted()]
+    for name in (HOURS, TOTALS, STATE):
+        await store.database[name].drop()
+    seen.append(await counted())
+    await made_and_added(16)
+
+    assert [*seen, await counted()] == [12, 12, 28]
+
+
 async def test_an_exporter_reads_totals_that_were_rebuilt_without_a_scheduler(store: RunStore) -> None:
     """`unattended usage --rebuild`, where the totals were lost with their indexes."""
     calls, roll_up = Calls(store, seed=8), RollUp(store.database)
