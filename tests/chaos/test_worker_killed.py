@@ -35,9 +35,10 @@ async def test_another_worker_resumes_after_the_lease(stage: Stage) -> None:
     assert [turn["agent"] for turn in turns] == AGENTS
     # Finished turns are paid once; only the turn in flight may have been asked twice.
     finished_before = AGENTS[: killed_at["turn"]]
-    asked = [row["agent"] for row in await stage.usage_rows(run_id)]
-    assert [agent for agent in asked if agent in finished_before] == finished_before
-    assert run["usage"]["input_tokens"] == USAGE["input"] * len(asked)
+    rows = await stage.usage_rows(run_id)
+    assert [row["agent"] for row in rows if row["agent"] in finished_before] == finished_before
+    assert run["usage"]["input_tokens"] == USAGE["input"] * sum(row["ok"] for row in rows)
+    assert run["usage"]["missing"] == sum(not row["ok"] for row in rows)
 
 
 async def test_a_paused_worker_that_wakes_after_its_lease_writes_nothing(stage: Stage) -> None:
