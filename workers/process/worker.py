@@ -15,6 +15,8 @@ from functools import partial
 from typing import Any
 from uuid import uuid4
 
+from pymongo.asynchronous.database import AsyncDatabase
+
 from accounting.budgets.holder import Holder
 from accounting.budgets.keeper import Keeper
 from accounting.grouped import Grouped
@@ -103,13 +105,7 @@ class WorkerProcess:
         database = connect(self.settings.mongodb_url or "", database=self.settings.database)
         self._opened.callback(lambda: self.submit(database.client.close()).result(timeout=5))
         self.store = RunStore(database, republish_after_s=self.settings.republish_after_s)
-        self.prices = prices
-        holder, fails_open = Holder(), self.settings.budgets_fail == "open"
-        self.budgets = Keeper(database, prices, holder, fails_open=fails_open)
-        self._opened.callback(lambda: self.submit(self.budgets.close()).result(timeout=5))
-        self.ledger = Ledger(database, prices, holder=lambda: holder.id, begins_closed=not fails_open)
-        self._opened.callback(lambda: self.submit(self.ledger.drained(within_s=DRAINED_WITHIN_S)).result(timeout=5))
-        self.totals = Grouped(partial(totals_of_runs, database))
+        self._open_accounting(database, prices)
         self.ownership = Ownership(
             self.store, owner=owner_name(), lease_s=self.settings.lease_s, versions=self._versions
         )
@@ -144,6 +140,15 @@ class WorkerProcess:
         self.store_pulse = StorePulse(lambda: database.command("ping"))
         pulse = self._loop.create_task(self.store_pulse.beat(), name="store pulse")
         self._opened.callback(lambda: self._loop.call_soon_threadsafe(pulse.cancel))
+
+    def _open_accounting(self, database: AsyncDatabase[dict[str, Any]], prices: PriceTable) -> None:
+        self.prices = prices
+        holder, fails_open = Holder(), self.settings.budgets_fail == "open"
+        self.budgets = Keeper(database, prices, holder, fails_open=fails_open)
+        self._opened.callback(lambda: self.submit(self.budgets.close()).result(timeout=5))
+        self.ledger = Ledger(database, prices, holder=lambda: holder.id, begins_closed=not fails_open)
+        self._opened.callback(lambda: self.submit(self.ledger.drained(within_s=DRAINED_WITHIN_S)).result(timeout=5))
+        self.totals = Grouped(partial(totals_of_runs, database))
 
     def _learn(self, packages: Mapping[str, Package]) -> None:
         self.metrics.learn(packages)

@@ -1,7 +1,7 @@
 """What a reconciler did, and whether anybody reconciles at all. Every series is there from the start, at 0."""
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Literal, get_args
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
@@ -17,6 +17,27 @@ Step = Literal[
 _BUCKETS = (0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 
 
+def _by_step(counter: Callable[[str, str, str, Iterable[str]], Counter]) -> Mapping[Step, Counter]:
+    """Of the steps that count by a label."""
+    holds = [kind.value for kind in HoldKind]
+    rows = counter(
+        "unattended_ledger_rows_total",
+        "Rows of the ledger: added to the totals, closed since their worker is lost, deleted after their retention",
+        "result",
+        (roll_up.ADDED, roll_up.CLOSED, ledger_retention.PRUNED),
+    )
+    released = counter("unattended_runs_released_total", "Held runs that may start again", "hold", holds)
+    return {
+        "reclaim": counter("unattended_reclaimed_total", "Runs taken from lost workers", "result", reclaim.RESULTS),
+        "release": released,
+        "release_budgets": released,
+        "order": released,
+        "republish": counter("unattended_republished_total", "Wake-ups sent again", "reason", republish.REASONS),
+        "add_up": rows,
+        "retain_ledger": rows,
+    }
+
+
 class ReconcileMetrics:
     def __init__(self, registry: CollectorRegistry) -> None:
         def counter(name: str, text: str, label: str, values: Iterable[str]) -> Counter:
@@ -25,23 +46,7 @@ class ReconcileMetrics:
                 metric.labels(value)
             return metric
 
-        holds = [kind.value for kind in HoldKind]
-        rows = counter(
-            "unattended_ledger_rows_total",
-            "Rows of the ledger: added to the totals, closed since their worker is lost, deleted after their retention",
-            "result",
-            (roll_up.ADDED, roll_up.CLOSED, ledger_retention.PRUNED),
-        )
-        released = counter("unattended_runs_released_total", "Held runs that may start again", "hold", holds)
-        self._by_label: Mapping[Step, Counter] = {
-            "reclaim": counter("unattended_reclaimed_total", "Runs taken from lost workers", "result", reclaim.RESULTS),
-            "release": released,
-            "release_budgets": released,
-            "order": released,
-            "republish": counter("unattended_republished_total", "Wake-ups sent again", "reason", republish.REASONS),
-            "add_up": rows,
-            "retain_ledger": rows,
-        }
+        self._by_label = _by_step(counter)
         self._corrected = counter(
             "unattended_runs_corrected_total",
             "Queued runs put right without a wake-up",
