@@ -6,7 +6,9 @@ import random
 from typing import Any
 
 from pymongo.asynchronous.collection import AsyncCollection
-from pymongo.errors import AutoReconnect, DuplicateKeyError
+from pymongo.errors import DuplicateKeyError, PyMongoError
+
+from accounting.store_errors import store_is_away
 
 Change = tuple[int, int | None]  # the document, and its number; None for its insert
 
@@ -29,13 +31,22 @@ async def changed(
 
 
 async def _written(orders: AsyncCollection[dict[str, Any]], order: int, n: int) -> None:
-    """Once, however often it is sent: the driver itself tries only twice, and an election may take longer."""
+    """Once, however often it is sent: the driver itself tries only twice, and an election may take longer. A primary
+    that steps down in the middle of a write says so in the write's own error, which the driver does not try again."""
     while True:
-        with contextlib.suppress(AutoReconnect):
-            if n:
-                await orders.update_one({"_id": order}, {"$set": {"n": n}})
-                return
-            with contextlib.suppress(DuplicateKeyError):
-                await orders.insert_one({"_id": order})
+        try:
+            await _write(orders, order, n)
+        except PyMongoError as error:
+            if not store_is_away(error):
+                raise
+            await asyncio.sleep(0.05)
+        else:
             return
-        await asyncio.sleep(0.05)
+
+
+async def _write(orders: AsyncCollection[dict[str, Any]], order: int, n: int) -> None:
+    if n:
+        await orders.update_one({"_id": order}, {"$set": {"n": n}})
+        return
+    with contextlib.suppress(DuplicateKeyError):
+        await orders.insert_one({"_id": order})
