@@ -1,6 +1,6 @@
 """Prices: USD per million tokens by provider and model, those of the models file before the built-in ones."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
@@ -19,7 +19,8 @@ AMOUNTS = ("input", "output", "cached_input", "cache_write", "reasoning")
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """Per million tokens. `model` is a glob; `since` is the first day it holds."""
+    """Per million tokens. `model` is a glob; `since` is the first day it holds. `above_tokens`: it holds for calls with
+    more input than that, cached tokens included."""
 
     provider: str
     model: str
@@ -29,6 +30,7 @@ class Price:
     cache_write: Decimal | None = None
     reasoning: Decimal | None = None
     since: date | None = None
+    above_tokens: int = 0
 
     def applies_to(self, *, provider: str, model: str, day: date) -> bool:
         return (
@@ -76,25 +78,28 @@ class PriceTable:
         self._found = lru_cache(MOST_REMEMBERED)(self._find)
 
     def priced(self, tokens: Tokens, *, provider: str, model: str, at: datetime) -> Priced:
-        found = self._found(provider, model, at.date())
-        if found is None:
-            return Priced(None, None)
-        price, table = found
-        return Priced(cost_nano_usd(tokens, price), table)
+        for price, table in self._found(provider, model, at.date()):
+            if not price.above_tokens or tokens.input > price.above_tokens:
+                return Priced(cost_nano_usd(tokens, price), table)
+        return Priced(None, None)
 
     def cost(self, tokens: Tokens, *, provider: str, model: str, at: datetime) -> int | None:
         return self.priced(tokens, provider=provider, model=model, at=at).nano_usd
 
     def table_of(self, *, provider: str, model: str, day: date) -> str | None:
-        found = self._found(provider, model, day)
-        return None if found is None else found[1]
+        """Whose price a call has that is not long; None where it would have none."""
+        return next((table for price, table in self._found(provider, model, day) if not price.above_tokens), None)
 
-    def _find(self, provider: str, model: str, day: date) -> tuple[Price, str] | None:
+    def _find(self, provider: str, model: str, day: date) -> Sequence[tuple[Price, str]]:
+        """All that apply, up to the first that does so at any length."""
+        found: list[tuple[Price, str]] = []
         for table in (self.own, built_in()):
             for price in table.prices:
                 if price.applies_to(provider=provider, model=model, day=day):
-                    return price, table.name
-        return None
+                    found.append((price, table.name))
+                    if not price.above_tokens:
+                        return found
+        return found
 
 
 @cache
@@ -111,4 +116,6 @@ def built_in() -> PriceList:
 
 def _price(provider: str, entry: Mapping[str, Any]) -> Price:
     amounts = {name: Decimal(str(entry[name])) for name in AMOUNTS if name in entry}
-    return Price(provider, entry["model"], since=entry.get("from"), **amounts)
+    return Price(
+        provider, entry["model"], since=entry.get("from"), above_tokens=entry.get("above_tokens", 0), **amounts
+    )

@@ -15,6 +15,7 @@ PLAIN_WORDS: Mapping[str, str] = {
     "model_type": 'write a mapping, such as {model: "gpt-5*", input: 1.25, output: 10}',
     "decimal_max_places": "write USD per million tokens with at most 6 decimal places",
     "decimal": "write USD per million tokens, such as 1.25",
+    "int": "write a number of tokens, such as 200000",
     "date": "write a day, such as 2026-12-31",
 }
 
@@ -30,3 +31,4 @@ class PriceEntry(BaseModel):
     cache_write: _Amount | None = None
     reasoning: _Amount | None = None
     since: date | None = Field(default=None, alias="from")
+    above_tokens: int = Field(default=0, ge=0, le=1_000_000_000)

@@ -55,16 +55,14 @@ class Estimates:
     def _nano_usd(self, planned: PlannedCall, sent: int, answer: int) -> int | None:
         """What is sent may be read from a cache or written to it, an answer reasoned."""
         day = datetime.now(UTC)
-        ways = (Tokens(input=sent), Tokens(input=sent, cache_write=sent), Tokens(input=sent, cached_input=sent))
-        answers = (Tokens(output=answer), Tokens(output=answer, reasoning=answer))
-        dearest = 0
-        for alike in (ways, answers):
-            costs = [self._prices.cost(each, provider=planned.provider, model=planned.model, at=day) for each in alike]
-            known = [cost for cost in costs if cost is not None]
-            if not known:
-                return None
-            dearest += max(known)
-        return max(dearest, 1)
+        alike = (
+            Tokens(sent, cached_input=cached, cache_write=written, output=answer, reasoning=reasoning)
+            for cached, written in ((0, 0), (0, sent), (sent, 0))
+            for reasoning in (0, answer)
+        )
+        costs = [self._prices.cost(each, provider=planned.provider, model=planned.model, at=day) for each in alike]
+        known = [cost for cost in costs if cost is not None]
+        return max(*known, 1) if known else None
 
 
 def _tokens_of(planned: PlannedCall) -> int:

@@ -79,6 +79,31 @@ def test_a_price_holds_from_its_day_on(at: str, expected: int) -> None:
     assert cost == expected
 
 
+@pytest.mark.parametrize(
+    ("tokens", "micro_usd"),
+    [
+        (Tokens(input=100), 100),
+        (Tokens(input=101), 303),
+        (Tokens(input=101, cached_input=101, output=1), 313),  # what is read from a cache makes a prompt long, too
+        (Tokens(input=100, output=1000), 2100),  # an answer does not
+        (Tokens(input=1001), 7007),
+    ],
+)
+def test_a_long_prompt_has_the_price_of_its_length_for_all_of_it(tokens: Tokens, micro_usd: int) -> None:
+    lengths = [(Decimal(7), 1000), (Decimal(3), 100), (Decimal(1), 0)]
+    prices = [Price("*", "*", each, Decimal(10 if above else 2), above_tokens=above) for each, above in lengths]
+
+    assert PriceTable(prices).cost(tokens, provider="p", model="m", at=AT) == micro_usd * 1000
+
+
+def test_a_price_for_long_prompts_alone_says_nothing_of_short_ones() -> None:
+    table = PriceTable([Price("*", "*", Decimal(3), Decimal(3), above_tokens=100)])
+
+    assert table.priced(Tokens(input=101), provider="p", model="m", at=AT) == Priced(303_000, "models file")
+    assert table.priced(Tokens(input=100), provider="p", model="m", at=AT) == Priced(None, None)
+    assert table.table_of(provider="p", model="m", day=AT.date()) is None
+
+
 def test_an_unknown_price_is_not_free() -> None:
     unknown = PriceTable().priced(Tokens(input=5), provider="openai", model="nobody-knows", at=AT)
 
@@ -152,26 +177,30 @@ def test_the_built_in_table_keeps_to_the_rules_of_the_models_file(tmp_path: Path
     assert built_in().name == f"built-in {table['version']:%Y-%m-%d}"
 
 
-@pytest.mark.parametrize("price", BUILT_IN, ids=lambda each: f"{each.provider} {each.model} {each.since or ''}")
+@pytest.mark.parametrize(
+    "price", BUILT_IN, ids=lambda each: f"{each.provider} {each.model} {each.since or ''} {each.above_tokens or ''}"
+)
 def test_each_built_in_price_is_found_and_plausible(price: Price) -> None:
     """None is hidden behind an earlier one, and no number is in the wrong column."""
     model = re.sub(r"\[(.)[^]]*]", r"\1", price.model).replace("*", "")
+    count = price.above_tokens + 1
 
     found = PriceTable().priced(
-        Tokens(input=1_000_000),
+        Tokens(input=count),
         provider=price.provider.rstrip("*"),
         model=model,
         at=datetime.combine(price.since or AT.date(), AT.timetz()),
     )
 
-    assert found.nano_usd == price.input * 10**9
+    assert found.nano_usd == price.input * count * 1000
     assert (price.cached_input or price.input) <= price.input <= price.output
     assert price.cache_write is None or price.cache_write > price.input
 
 
-def test_a_price_that_will_change_changes_on_its_day() -> None:
+@pytest.mark.parametrize("model", ["gemini-3.6-flash", "gemini-3.8-flash"])
+def test_a_price_that_will_change_changes_on_its_day(model: str) -> None:
     costs = [
-        PriceTable().cost(Tokens(output=1_000_000), provider="gemini", model="gemini-3.8-flash", at=at)
+        PriceTable().cost(Tokens(output=1_000_000), provider="gemini", model=model, at=at)
         for at in (datetime(2026, 12, 31, 23, 59, tzinfo=UTC), datetime(2027, 1, 1, tzinfo=UTC))
     ]
 
@@ -194,6 +223,8 @@ def test_every_provider_of_the_models_file_has_prices() -> None:
         ("eu.anthropic.claude-sonnet-4-5-20250929-v1:0", 3.3),
         ("global.anthropic.claude-sonnet-4-5-20250929-v1:0", 3.0),
         ("arn:aws:bedrock:eu-west-1:123456789012:inference-profile/global.anthropic.claude-opus-4-8", 5.0),
+        ("global.anthropic.claude-opus-5-5", 4.0),
+        ("jp.anthropic.claude-opus-5-5", None),
         ("us.amazon.nova-pro-v1:0", 0.8),
         ("eu.amazon.nova-pro-v1:0", None),
         ("arn:aws:bedrock:eu-west-1:123456789012:application-inference-profile/abc123", None),

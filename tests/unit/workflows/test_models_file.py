@@ -145,6 +145,10 @@ def test_the_shipped_models_file_is_valid() -> None:
             "prices[0].from: write a day, such as 2026-12-31",
         ),
         ("{models: {}, prices: [{input: 1, output: 1, from: 2026-02-30}]}", "prices[0].from: write a day, such as "),
+        (
+            "{models: {}, prices: [{input: 1, output: 1, above_tokens: 200k}]}",
+            "prices[0].above_tokens: write a number of tokens, such as 200000",
+        ),
         ("{models: {}, prices: [{input: 1, output: 1, form: 2026-02-03}]}", "prices[0].form: Extra inputs are not"),
         (
             "{models: {}, prices: [{provider: opneai, input: 1, output: 1}]}",

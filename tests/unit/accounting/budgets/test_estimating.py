@@ -69,6 +69,14 @@ def test_in_usd_everything_has_its_dearest_price() -> None:
     assert estimates.of(planned(300, "tricky"), "usd") == 100 * 4_000 + FIRST_ANSWER * 10_000
 
 
+def test_a_long_prompt_has_the_price_of_its_length_for_the_answer_too() -> None:
+    above = Price("p", "cheap", Decimal(5), Decimal(9), above_tokens=100)
+    estimates = Estimates(PriceTable([above, CHEAP]))
+
+    assert estimates.of(planned(300), "usd") == 100 * 1_000 + FIRST_ANSWER * 2_000
+    assert estimates.of(planned(303), "usd") == 101 * 5_000 + FIRST_ANSWER * 9_000
+
+
 def test_without_a_price_nothing_can_be_said_in_usd() -> None:
     assert Estimates(PRICES).of(planned(300, "nobody-knows"), "usd") is None
     assert Estimates(PRICES).of(planned(300, "nobody-knows"), "tokens") is not None
