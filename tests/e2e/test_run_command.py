@@ -128,34 +128,46 @@ def in_background(*arguments: str, cwd: Path, **options: Any) -> Iterator[subpro
         process.communicate(timeout=20)
 
 
-def test_wrong_use_is_exit_code_2_and_a_package_that_says_no_is_1(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["Absent"],
+        ["DailyDigest", "--input", "{"],
+        ["DailyDigest", "--input", "@absent.json"],
+        ["DailyDigest", "--script", "absent.yaml"],
+        ["DailyDigest", "--models", "absent.yaml"],
+    ],
+    ids=lambda arguments: arguments[-1],
+)
+def test_wrong_use_is_one_line_and_exit_code_2(tmp_path: Path, arguments: list[str]) -> None:
+    done = run(*arguments, cwd=tmp_path)
+
+    assert (done.returncode, done.stdout) == (2, "")
+    assert one_line(done.stderr).startswith("unattended: ")
+
+
+def test_an_unknown_option_is_exit_code_2(tmp_path: Path) -> None:
+    assert run("DailyDigest", "--nonsense", cwd=tmp_path).returncode == 2
+
+
+def test_a_package_with_a_finding_is_one_line_and_exit_code_1(tmp_path: Path) -> None:
     broken = small(tmp_path / "broken", orchestrator={"workflow_name": "Small", "initial_agent": "Nobody"})
+
+    done = run(str(broken), cwd=tmp_path)
+
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "[unknown_agent]" in one_line(done.stderr)
+
+
+def test_a_package_that_needs_what_is_not_there_is_one_line_and_exit_code_1(tmp_path: Path) -> None:
     blocked = small(tmp_path / "blocked")
     (blocked / "extended_orchestration").mkdir()
     (blocked / "extended_orchestration" / "task_batches.yaml").write_text("batches: [{id: one}]")
-    said = {
-        name: run(*arguments, cwd=tmp_path)
-        for name, arguments in {
-            "broken": (str(broken),),
-            "blocked": (str(blocked),),
-            "absent": ("Absent",),
-            "no JSON": ("DailyDigest", "--input", "{"),
-            "no file": ("DailyDigest", "--input", "@absent.json"),
-            "no script": ("DailyDigest", "--script", "absent.yaml"),
-            "no models": ("DailyDigest", "--models", "absent.yaml"),
-        }.items()
-    }
 
-    assert {name: each.returncode for name, each in said.items()} == {
-        "broken": 1,
-        "blocked": 1,
-        **dict.fromkeys(("absent", "no JSON", "no file", "no script", "no models"), 2),
-    }
-    assert all(each.stdout == "" for each in said.values())
-    assert all(one_line(each.stderr).startswith("unattended: ") for each in said.values())
-    assert "[unknown_agent]" in said["broken"].stderr
-    assert "[task_batches]" in said["blocked"].stderr
-    assert run("DailyDigest", "--nonsense", cwd=tmp_path).returncode == 2
+    done = run(str(blocked), cwd=tmp_path)
+
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "[task_batches]" in one_line(done.stderr)
 
 
 def test_a_script_is_refused_with_its_file_its_place_and_its_field(tmp_path: Path) -> None:
