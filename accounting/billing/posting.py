@@ -10,7 +10,8 @@ from urllib.parse import unquote, unquote_plus, urlsplit
 
 import httpx
 
-from accounting.billing.posted import Posted, retry_after_s
+from accounting.billing.posted import Posted
+from accounting.retry_after import retry_after_s
 
 CONNECTS_WITHIN_S = 10.0
 READS_WITHIN_S = 2.0

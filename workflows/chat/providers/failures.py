@@ -4,10 +4,8 @@ A status, a lost connection, silence and an answer that cannot be read are told 
 another attempt. No text of ours holds a key: headers are never shown, and a server's words are cut short.
 """
 
-import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from typing import Any
 
 import httpx
@@ -15,13 +13,13 @@ import httpx2
 from ag2.events import ModelResponse
 from ag2.exceptions import AG2Error
 
+from accounting.retry_after import retry_after_s as asked_s
 from workflows.chat.errors import ModelError
 
 MAX_WORDS = 300
 DEEPEST_WORDS = 8  # a body may be nested without end
 MAX_RETRY_AFTER_S = 3600.0
 _TRANSIENT = frozenset({408, 409, 424, 425, 429})
-_NUMBER = re.compile(r"[0-9]{1,9}(\.[0-9]{0,9})?")
 _SILENT = (TimeoutError, httpx.TimeoutException, httpx2.TimeoutException)
 _DISCONNECTED = (OSError, httpx.TransportError, httpx2.TransportError)
 # What the libraries raise of an answer that is not what they expect, such as the page of a proxy. Raised of a request,
@@ -98,23 +96,9 @@ def server_words(body: Any) -> str:
 
 def retry_after_s(headers: Mapping[str, str], body: Any, *, now: datetime) -> float | None:
     """Seconds, or a date, or the field of Google's errors; never more than an hour, and nothing that is over."""
-    header = headers.get("retry-after", "").strip()
-    seconds = _seconds(header) if header else _seconds(_google_delay(body))
-    if seconds is None and header:
-        seconds = _seconds_until(header, now)
+    said = headers.get("retry-after", "").strip() or _google_delay(body)
+    seconds = asked_s(said, now=now)
     return None if seconds is None else min(seconds, MAX_RETRY_AFTER_S)
-
-
-def _seconds(text: str) -> float | None:
-    return float(text) if _NUMBER.fullmatch(text) else None
-
-
-def _seconds_until(date: str, now: datetime) -> float | None:
-    try:
-        moment = parsedate_to_datetime(date)
-        return max((moment.replace(tzinfo=moment.tzinfo or UTC) - now).total_seconds(), 0.0)
-    except (ValueError, OverflowError):
-        return None
 
 
 def _google_delay(body: Any) -> str:
