@@ -10,12 +10,13 @@ import random
 import re
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Collection, Mapping
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 from accounting.usage import Tokens
 from tests.chaos.auditing_replies import End, number_of, reply_to
+from tests.http_listening import listening, read_request
 from workers.store.run_store import RunStore
 
 RUN = re.compile(r"run_[0-9A-Z]{26}")
@@ -57,19 +58,13 @@ class AuditingModel:
     _faults: dict[str, Mapping[int, str]] = field(default_factory=dict)
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            while True:
-                path, request = await _read(reader)
-                asked = self._known(path, request)
-                await self._audit(asked, request)
-                if not await self._answered(asked, json.loads(request), reader, writer):
-                    break
-        except (OSError, asyncio.IncompleteReadError):
-            pass  # whoever asked has gone, or was killed
-        finally:
-            writer.close()
-            with suppress(OSError):
-                await writer.wait_closed()
+        goes_on = True
+        while goes_on:
+            came = await read_request(reader)
+            request = came.body.decode()
+            asked = self._known(came.path, request)
+            await self._audit(asked, request)
+            goes_on = await self._answered(asked, json.loads(request), reader, writer)
 
     def _known(self, path: str, request: str) -> Asked:
         run, agent = RUN.search(request), AGENT.search(request)
@@ -126,12 +121,6 @@ class AuditingModel:
         return reply.end != "broken"
 
 
-async def _read(reader: asyncio.StreamReader) -> tuple[str, str]:
-    head = (await reader.readuntil(b"\r\n\r\n")).decode()
-    length = int(head.lower().partition("content-length:")[2].partition("\r\n")[0])
-    return head.split()[1], (await reader.readexactly(length)).decode()
-
-
 async def _stays(reader: asyncio.StreamReader, seconds: float) -> bool:
     """Waits so long, unless whoever asked goes meanwhile: nothing more is said before the answer is there."""
     try:
@@ -147,26 +136,6 @@ async def auditing_model(
     store: RunStore, chance: random.Random, *, takes_s: tuple[float, float]
 ) -> AsyncIterator[AuditingModel]:
     model = AuditingModel(store, chance, takes_s)
-    handlers: set[asyncio.Task[None]] = set()
-
-    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        handlers.add(task)
-        try:
-            await model.serve(reader, writer)
-        except asyncio.CancelledError:
-            pass  # the test is over
-        finally:
-            handlers.discard(task)
-
-    server = await asyncio.start_server(handle, "127.0.0.1", 0)
-    model.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
-    try:
+    async with listening(model.serve) as address:
+        model.url = f"{address}/v1"
         yield model
-    finally:
-        server.close()
-        for task in list(handlers):
-            task.cancel()
-        await asyncio.gather(*handlers, return_exceptions=True)
-        await server.wait_closed()

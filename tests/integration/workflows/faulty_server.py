@@ -3,10 +3,12 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
+
+from tests.http_listening import listening, read_request
 
 
 class End(Enum):
@@ -35,20 +37,12 @@ class FaultyServer:
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
-        try:
-            while await self._one(reader, writer):
-                pass
-        except (OSError, asyncio.IncompleteReadError):
-            pass  # the client has gone
-        finally:
-            writer.close()
-            with suppress(OSError):
-                await writer.wait_closed()
+        while await self._one(reader, writer):
+            pass
 
     async def _one(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
-        head = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
-        length = int(head.partition("content-length:")[2].partition("\r\n")[0] or 0)
-        self.requests.append(json.loads(await reader.readexactly(length)))
+        request = await read_request(reader)
+        self.requests.append(json.loads(request.body))
         reply = self.replies[min(len(self.requests), len(self.replies)) - 1]
         for piece in reply.pieces:
             match piece:
@@ -74,29 +68,9 @@ class FaultyServer:
 async def faulty_server(*replies: Reply) -> AsyncIterator[FaultyServer]:
     """The n-th request gets the n-th reply, later ones the last."""
     faulty = FaultyServer(replies)
-    handlers: set[asyncio.Task[None]] = set()
-
-    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        handlers.add(task)
-        try:
-            await faulty.serve(reader, writer)
-        except asyncio.CancelledError:
-            pass  # the test is over
-        finally:
-            handlers.discard(task)
-
-    server = await asyncio.start_server(handle, "127.0.0.1", 0)
-    faulty.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
-    try:
+    async with listening(faulty.serve) as address:
+        faulty.url = f"{address}/v1"
         yield faulty
-    finally:
-        server.close()
-        for task in list(handlers):
-            task.cancel()
-        await asyncio.gather(*handlers, return_exceptions=True)
-        await server.wait_closed()
 
 
 def http(status: int, body: bytes, headers: Mapping[str, str] | None = None, *, length: int | None = None) -> bytes:
