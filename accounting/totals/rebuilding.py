@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
-from pymongo import ReplaceOne, ReturnDocument
+from pymongo import ASCENDING, DESCENDING, ReplaceOne, ReturnDocument
 from pymongo.asynchronous.client_session import AsyncClientSession
 from pymongo.asynchronous.collection import AsyncCollection
 from pymongo.asynchronous.database import AsyncDatabase
@@ -92,7 +92,8 @@ async def rebuilding(database: Database, on_hour: Told = lambda _done, _all: Non
     from the rows."""
     await ensure_indexes(database)
     state = database[STATE]
-    await state.update_one({"_id": STATE_ID}, {"$setOnInsert": {"seq": 0}}, upsert=True)
+    first = {"seq": 0, **await _only_totals_before(database)}
+    await state.update_one({"_id": STATE_ID}, {"$setOnInsert": first}, upsert=True)
     hours = await _hours(database)
     for number, hour in enumerate(hours, 1):
         yield await _in_transaction(database, partial(_mend_hour, database, hour))
@@ -100,6 +101,16 @@ async def rebuilding(database: Database, on_hour: Told = lambda _done, _all: Non
     async for app_ids in _apps(database):
         yield await _in_transaction(database, partial(_mend_apps, database, app_ids))
     await state.update_one({"_id": STATE_ID}, {"$set": {"ready": True}})
+
+
+async def _only_totals_before(database: Database) -> Mapping[str, datetime]:
+    """A state that was lost knew which rows are gone. Of hours before the oldest row there are only totals: made anew
+    out of no rows they would be nothing."""
+    last = await database[HOURS].find_one({}, {"hour": 1}, sort=[("hour", DESCENDING)])
+    if last is None:
+        return {}
+    row = await database[COLLECTION].find_one({}, {"at": 1}, sort=[("at", ASCENDING)], hint=BY_TIME)
+    return {"kept_since": last["hour"] + timedelta(hours=1) if row is None else hour_of(row["at"])}
 
 
 async def _hours(database: Database) -> Sequence[datetime]:

@@ -83,6 +83,21 @@ async def test_rows_that_go_while_totals_are_rebuilt_take_nothing_with_them(aged
     assert await totals(aged) == before
 
 
+@pytest.mark.parametrize("keep", [KEEP, timedelta(0)])
+async def test_totals_whose_rows_are_gone_stay_also_when_it_is_forgotten_that_they_went(
+    aged: RunStore, keep: timedelta
+) -> None:
+    before = await totals(aged)
+    await aged.database[COLLECTION].delete_many({"at": {"$lt": NOW - keep}})
+    await aged.database[STATE].drop()
+
+    for _ in range(2):
+        await RollUp(aged.database).run_pass()
+
+    assert await totals(aged) == before
+    assert await verify(aged.database) == []
+
+
 async def test_a_time_within_an_hour_whose_rows_are_gone_counts_from_its_beginning(aged: RunStore) -> None:
     whole = await usage_totals(aged.database, [], Wanted(since=OLD + timedelta(hours=1)))
     await pruned(aged)
