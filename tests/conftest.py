@@ -1,5 +1,7 @@
 """For all tests: how much a property test tries, and that how long it may take is for pytest to say, not for a machine
-that is busy."""
+that is busy. Settings of the shell that starts them are not theirs."""
+
+import os
 
 from hypothesis import HealthCheck, settings
 
@@ -9,3 +11,6 @@ EXAMPLES = length(short=50, long=500)  # those that name a number of their own k
 
 settings.register_profile("patient", max_examples=EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("patient")
+
+for name in [name for name in os.environ if name.startswith("UNATTENDED_") and not name.startswith("UNATTENDED_TEST_")]:
+    del os.environ[name]

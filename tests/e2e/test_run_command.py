@@ -137,7 +137,7 @@ def in_background(*arguments: str, cwd: Path, **options: Any) -> Iterator[subpro
         ["DailyDigest", "--script", "absent.yaml"],
         ["DailyDigest", "--models", "absent.yaml"],
     ],
-    ids=lambda arguments: arguments[-1],
+    ids=" ".join,
 )
 def test_wrong_use_is_one_line_and_exit_code_2(tmp_path: Path, arguments: list[str]) -> None:
     done = run(*arguments, cwd=tmp_path)
