@@ -180,7 +180,7 @@ async def adding_up(url: str, rows: int = 20_000) -> None:
         )  # fmt: skip
         roll_up, counts = RollUp(database), Counter[str]()
         await roll_up.run_pass(counts)
-        server = psutil.Process(next(p.pid for p in psutil.process_iter(["name"]) if p.info["name"] == "mongod"))
+        server = next(each for each in psutil.Process().children(recursive=True) if each.name() == "mongod")
         counts.clear()
         cpu, began, server_cpu = time.process_time(), time.perf_counter(), server.cpu_times().user
         while await database[COLLECTION].find_one({"rollup": {"$exists": True}}, {"_id": 1}) is not None:

@@ -63,7 +63,7 @@ def _one_line(most: int) -> Callable[[str], str]:
     "--app",
     "app_id",
     callback=_parsed(_one_line(MAX_APP_ID)),
-    help="Only this app's runs and triggers. Without it: all apps.",
+    help="Only this app's runs, triggers and usage. Without it: all apps.",
 )
 @click.option("--read-only", is_flag=True, help="May look, and change nothing.")
 @click.option("--rate", callback=_parsed(_rate), help="Calls that each gateway lets in, such as 600/m. Default: 100/s.")

@@ -18,9 +18,18 @@ class NotStartedError(Exception):
     """A package is here, but no run of it is started; the text says why."""
 
 
+def _app(_context: click.Context, _option: click.Parameter, app_id: str) -> str:
+    """As everywhere else that names one: nobody could set a budget for it, or ask for what it used."""
+    from triggers.happening import MAX_APP_ID_LENGTH
+
+    if not app_id or len(app_id) > MAX_APP_ID_LENGTH or not app_id.isprintable():
+        raise click.BadParameter(f"must be printable text of at most {MAX_APP_ID_LENGTH} characters")
+    return app_id
+
+
 @click.command()
 @click.argument("workflow")
-@click.option("--app", "app_id", required=True, help="Whose run it is.")
+@click.option("--app", "app_id", required=True, callback=_app, help="Whose run it is.")
 @click.option("--input", "input_text", default="{}", help="JSON, or @file with JSON in it.")
 @click.option("--dedupe", help="An id of your own: the same id again starts nothing.")
 @click.option(

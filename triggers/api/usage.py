@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
 from fastapi import APIRouter, Depends, Query, Request, Response
 from pydantic import Field
@@ -12,7 +12,7 @@ from accounting.csv_lines import csv_lines
 from accounting.totals.reading import Wanted
 from accounting.usage import UsageTotals
 from triggers.api.access import Reader
-from triggers.api.field_types import Moment, Name
+from triggers.api.field_types import Moment, Name, said
 from triggers.api.openapi import answers
 from triggers.api.paging import Page, Paging, Position, bad_cursor, cursor_of, link_to, page_answer
 from triggers.api.usage_listing import each_row, in_order
@@ -53,7 +53,12 @@ async def _wanted(  # noqa: PLR0913 -- one for each filter of `unattended usage`
 
 UsageFilter = Annotated[Wanted, Depends(_wanted)]
 By = Annotated[
-    Annotated[list[Key], Field(min_length=1, max_length=MOST_KEYS)] | None,
+    Annotated[
+        list[Key],
+        Field(min_length=1, max_length=MOST_KEYS),
+        said(f"must be one to {MOST_KEYS} of {', '.join(get_args(Key))}"),
+    ]
+    | None,
     Query(description="By what calls are grouped: up to three keys, each as a `by` of its own. Without: `app_id`."),
 ]
 

@@ -1,13 +1,21 @@
 """`unattended billing list` and `show`."""
 
 import json
-from typing import Any
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from ops.cli.billing.table import batch_lines, event_lines, status_of
 from ops.cli.output import json_option, moment, print_json, print_table, usd
 from ops.cli.session import with_database
 from ops.cli.verdicts import printable
+
+if TYPE_CHECKING:
+    from ops.cli.terminal import Terminal
+
+Row = Mapping[str, Any]
 
 STATES = ("pending", "delivered", "dead")
 USUAL_LIMIT = 100
@@ -28,12 +36,12 @@ def list_batches(state: str | None, limit: int, as_json: bool) -> None:
         print_json(rows)
         return
     columns = ["batch", "state", "events", "failures", "created", "next attempt", "last failure"]
-    print_table("Batches", columns, [_row(row) for row in rows], whole={"batch", "state"})
+    _print("Batches", columns, rows, _row, batch_lines)
     if not rows:
         click.echo("there are no batches" if state is None else f"there are no {state} batches", err=True)
 
 
-def _row(row: dict[str, Any]) -> list[Any]:
+def _row(row: Row) -> list[Any]:
     last = row["last_failure"]
     times = [moment(row["created_at"]), moment(row["next_attempt_at"])]
     return [row["batch_id"], row["state"], row["events"], row["failures"], *times, last and last["what"]]
@@ -60,10 +68,26 @@ def show_batch(batch_id: str, as_json: bool) -> None:
     if last := facts["last_failure"]:
         click.echo(f"last_failure:    {moment(last['at'])} {printable(last['what'])}")
     columns = ["event", "app", "workflow", "model", "tokens", "USD", "status"]
-    print_table("Events", columns, [_event(each) for each in payload["data"]["events"]])
+    _print("Events", columns, payload["data"]["events"], _event, event_lines)
 
 
-def _event(event: dict[str, Any]) -> list[Any]:
+def _event(event: Row) -> list[Any]:
     names = ("id", "app_id", "workflow", "model", "tokens_used")
-    corrects = " (corrects)" if event["corrects"] else ""
-    return [*(event[name] for name in names), usd(event["cost_usd"]), f"{event['status']}{corrects}"]
+    return [*(event[name] for name in names), usd(event["cost_usd"]), status_of(event)]
+
+
+def _print(
+    title: str,
+    columns: Sequence[str],
+    rows: Sequence[Row],
+    cells: Callable[[Row], list[Any]],
+    lines: "Callable[[Sequence[Row], Terminal], Iterator[str]]",
+) -> None:
+    """A line for each on a terminal, however narrow it is; all cells in a pipe."""
+    if not sys.stdout.isatty():
+        print_table(title, columns, map(cells, rows))
+        return
+    from ops.cli.terminal import terminal
+
+    if rows:
+        click.echo("\n".join(lines(rows, terminal())))

@@ -100,7 +100,9 @@ def _show(given: Mapping[str, Any], wanted: "Wanted", *, as_json: bool) -> None:
     if as_json or given["as_csv"]:
         return
     if not found:
-        click.echo("no model was called yet" if wanted == EVERYTHING else "no model call matches", err=True)
+        said = "no model was called yet" if wanted == EVERYTHING else "no model call matches"
+        hint = "" if wanted.trigger_type is None else "; `unattended usage --by trigger` shows the types"
+        click.echo(f"{said}{hint}", err=True)
     from ops.cli.usage.words import doubts
 
     for doubt in doubts(summed(found)):

@@ -77,9 +77,15 @@ def _usd_column(rows: "Sequence[Row]") -> Column:
 
 
 def _share_column(bill: Bill, rows: "Sequence[Row]", total: "Row") -> Column:
+    """Of what is known: a cost that nobody knows is no share of it."""
     whole_of_it = _measure(bill, total)
-    shares = [_measure(bill, row) / whole_of_it if whole_of_it else 0.0 for row in rows[:-1]]
-    return Column("share", [*map(percent, shares), ""])
+    shares = [
+        ""
+        if bill.by_cost and row.cost_usd is None
+        else percent(_measure(bill, row) / whole_of_it if whole_of_it else 0.0)
+        for row in rows[:-1]
+    ]
+    return Column("share", [*shares, ""])
 
 
 def _bars(bill: Bill, room: int, *, unicode: bool) -> list[str]:

@@ -93,9 +93,11 @@ async def test_filters_and_times_choose_what_is_summed(stage: Stage, rolled_up: 
 
 async def test_nothing_to_sum_up_is_said(stage: Stage) -> None:
     never, other = await asked(stage, ""), await asked(stage, "--app nobody")
+    by_name = await asked(stage, "--trigger weekday-morning")
 
     assert (never.exit_code, never.stderr) == (0, "no model was called yet\n")
     assert (other.exit_code, other.stderr) == (0, "no model call matches\n")
+    assert by_name.stderr == "no model call matches; `unattended usage --by trigger` shows the types\n"
     assert json.loads((await asked(stage, "--json")).stdout) == []
 
 

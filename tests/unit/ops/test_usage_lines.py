@@ -77,6 +77,14 @@ def test_bars_measure_usd_and_tokens_where_no_price_is_known() -> None:
     assert "█" not in by_tokens[-1]
 
 
+def test_a_cost_that_nobody_knows_is_no_share_of_what_is_known() -> None:
+    rows = [used(3, app_id="a"), used(0, unpriced=1, app_id="b")]
+
+    lines = shown(bill_of(rows, ["app"], sort=None, limit=None))
+
+    assert [line.split()[5:] for line in lines[1:3]] == [["3.0000", "100", "%", "█" * 40], ["unknown"]]
+
+
 def test_a_price_that_is_known_for_some_calls_is_marked_as_not_all() -> None:
     rows = [used(3, unpriced=1, app_id="a"), used(2, app_id="b")]
 

@@ -155,9 +155,9 @@ async def test_a_page_may_be_csv_that_no_spreadsheet_calculates(gateway: Gateway
 
 async def test_what_cannot_be_asked_is_said_field_by_field(acme: Client) -> None:
     for query, field, said in (
-        ("by=fortnight", "by", "must be 'app_id', 'workflow'"),
-        ("by=run_id", "by", "must be 'app_id'"),
-        ("by=day&by=app_id&by=model&by=agent", "by", "at most 3"),
+        ("by=fortnight", "by", "must be one to 3 of app_id, workflow"),
+        ("by=run_id", "by", "must be one to 3 of app_id"),
+        ("by=day&by=app_id&by=model&by=agent", "by", "must be one to 3 of app_id"),
         ("since=yesterday", "since", "a time with an offset"),
         ("limit=0", "limit", "whole number from 1"),
     ):

@@ -1,0 +1,14 @@
+"""`unattended enqueue`: what is refused before anybody asks the store."""
+
+import pytest
+from click.testing import CliRunner
+
+from ops.cli.manage import enqueue
+
+
+@pytest.mark.parametrize("app_id", ["", "a\nb", "\x1b[31mred", "a" * 201], ids=["empty", "lines", "escape", "long"])
+def test_an_app_has_a_name_that_the_api_and_budgets_take_too(app_id: str) -> None:
+    result = CliRunner().invoke(enqueue, ["Digest", "--app", app_id])
+
+    assert result.exit_code == 2
+    assert "'--app': must be printable text of at most 200 characters" in result.output
