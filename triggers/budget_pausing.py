@@ -9,38 +9,23 @@ import logging
 from collections.abc import AsyncIterator, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Protocol
-
-from pymongo.asynchronous.database import AsyncDatabase
 
 from accounting.budgets.standing import Standing, standings
 from accounting.budgets.store import Budgets
 from accounting.budgets.telling import until_in_words
+from accounting.budgets.windows import BEGINNING
 from triggers.register.precedence import serves
 from triggers.register.record import Pause, Record
-from triggers.register.store import MAX_PAUSED_APPS, TriggerStore
+from triggers.register.store import MAX_PAUSED_APPS
 from triggers.register.trigger import Trigger, declared_triggers
+from triggers.role import TriggerGround
 from triggers.schedule.failures import resumed_at
-from workflows.package.models import Package
 
 log = logging.getLogger(__name__)
 
 LOOK_EVERY_S = 2.0
 
 Place = tuple[str, str | None]  # a trigger's id, and the app for which it is paused
-
-
-class Packages(Protocol):
-    def packages(self) -> Mapping[str, Package]: ...
-
-
-class Ground(Protocol):
-    @property
-    def database(self) -> AsyncDatabase[dict[str, Any]]: ...
-    @property
-    def triggers(self) -> TriggerStore: ...
-    @property
-    def catalog(self) -> Packages: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +36,7 @@ class _Wanted:
 
 
 class BudgetPausing:
-    def __init__(self, ground: Ground) -> None:
+    def __init__(self, ground: TriggerGround) -> None:
         self._ground = ground
 
     async def look(self) -> float:
@@ -71,10 +56,11 @@ class BudgetPausing:
         found: dict[Place, _Wanted] = {}
         if not any(kept.budget.pause_triggers for kept in await Budgets(self._ground.database).list()):
             return found
-        for standing in await standings(self._ground.database):
-            if standing.budget.pause_triggers and standing.exhausted:
-                async for each in self._of(standing):
-                    found.setdefault((each.trigger.id, each.app_id), each)
+        every = await standings(self._ground.database)
+        spent = [each for each in every if each.budget.pause_triggers and each.exhausted]
+        for standing in sorted(spent, key=lambda each: each.exhausted_since or BEGINNING):
+            async for each in self._of(standing):
+                found[each.trigger.id, each.app_id] = each  # of several the newest: who resumed it knew the others
         return found
 
     async def _of(self, standing: Standing) -> AsyncIterator[_Wanted]:

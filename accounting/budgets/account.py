@@ -221,6 +221,8 @@ class Account:
             except PyMongoError as error:
                 self._refuse_all(self._asks, error)
                 self._sent_at = self._loop.time()
+                # It may have left all the same: then nothing that comes later would be found under this name.
+                self.is_lost = not (self._leaving or self._reserved or self._spent != part.spent)
                 return self._leaving
         self._spent -= part.spent
         self._is_new, self._since = True, self._clock()

@@ -6,7 +6,7 @@ from typing import Any, Literal, cast, get_args
 from urllib.parse import quote
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from accounting.budgets.zone_names import no_zone
+from accounting.budgets.zone_names import OF_THE_MACHINE, no_zone
 
 Unit = Literal["tokens", "usd"]
 Window = Literal["hour", "day", "month", "total", "run"]
@@ -88,7 +88,13 @@ def shown_amount(unit: Unit, amount: int) -> int | float:
 
 
 def amount_in_words(unit: Unit, amount: int) -> str:
-    return f"{amount:,} tokens" if unit == "tokens" else f"USD {amount / NANO:,.6g}"
+    return f"{amount:,} tokens" if unit == "tokens" else f"USD {usd_exactly(amount)}"
+
+
+def usd_exactly(amount: int) -> str:
+    """With the cents, and as many digits more as it has."""
+    dollars, _, parts = f"{Decimal(amount) / NANO:,.9f}".partition(".")
+    return f"{dollars}.{parts.rstrip('0'):0<2}"
 
 
 def checked_budget(
@@ -170,7 +176,7 @@ def _check_more(given: dict[str, Any], problems: dict[str, str]) -> None:
 
 def is_zone(timezone: object) -> bool:
     try:
-        return isinstance(timezone, str) and bool(ZoneInfo(timezone).key)
+        return isinstance(timezone, str) and timezone != OF_THE_MACHINE and bool(ZoneInfo(timezone).key)
     except (ZoneInfoNotFoundError, ValueError, OSError):
         return False
 

@@ -97,6 +97,8 @@ class Keeper:
         now = self.clock()
         places = [each.place(now) for each in asked]
         used = await self.windows.used(places)
+        for place in places:  # it may be spent since its limit was lowered, and no call hears of it
+            self._alerts.look(place, used[place.id].spent)
         held: list[Place] = []
         for place in places:
             budget, its = place.budget, used[place.id]

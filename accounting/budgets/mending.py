@@ -4,19 +4,23 @@ ledger. A step of the scheduler's reconciler, for any number of them.
 1. An entry whose time is long over is its process's no more. What that has really spent, with the last calls that it
    could not tell of, is the sum of the rows that it has signed since it came. That is looked up again for a while, as a
    process that only slept may still write rows, and then added to what stays.
-2. A young window's base is looked up again while calls that began before its budget may still go on.
+2. What was spent in a window before its budget was set is looked up once, though nobody reserves in it, and not by all
+   who look at it; and again while the window is young, as calls that began before may still go on.
 3. Windows that ended long ago are deleted. What they have rejected is kept apart.
 """
 
 import logging
+import time
 from collections import Counter
 from collections.abc import Mapping
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from pymongo import ASCENDING
 from pymongo.asynchronous.database import AsyncDatabase
 
+from accounting.budgets.places import applied
+from accounting.budgets.store import Budgets
 from accounting.budgets.window_commands import STILL_HELD, Document
 from accounting.budgets.window_store import COLLECTION, WindowStore, recorded_before
 from accounting.ledger.rows import COLLECTION as ROWS
@@ -40,14 +44,19 @@ class BudgetMending:
         self._database = database
         self._windows = database[COLLECTION]
         self._rows = database[ROWS]
+        self._budgets = Budgets(database)
+        self._store = WindowStore(database)
         self._is_prepared = False
+        self._opened: set[str] = set()
+        self._all_open_at = float("-inf")
 
     async def run_pass(self, _: Counter[str]) -> None:
         """What it does is in the log; runs are counted by other steps."""
         if not self._is_prepared:
-            await WindowStore(self._database).ensure_indexes()
+            await self._store.ensure_indexes()
             self._is_prepared = True
         await self._sum_up_the_lost()
+        await self._open_windows()
         await self._look_up_bases()
         await self._delete_old()
 
@@ -61,6 +70,7 @@ class BudgetMending:
             {"$match": {"is_held": True}},
             {"$project": {**labels, "lost": lost}},
             {"$match": {"lost": {"$ne": []}}},
+            {"$sort": {"lost.v.summed_at": ASCENDING}},  # those first that no pass has reached
             {"$limit": MOST},
         ]
         async for window in await self._windows.aggregate(asked, hint="by_holders"):
@@ -69,18 +79,20 @@ class BudgetMending:
 
     async def _sum_up(self, window: Document, holder: str, entry: Document) -> None:
         """Its own numbers end where its time has ended; another reconciler finds the same sum, and keeps it once."""
-        spent = await self._signed(window, holder, entry)
+        # Of one that was there for longer than rows are kept, what it has told is more than what is left of them.
+        spent = max(await self._signed(window, holder, entry), entry["spent"])
         path = f"holders.{holder}"
         seen = {"_id": window["_id"], f"{path}.until": entry["until"]}
         summed = {f"{path}.spent": spent, f"{path}.reserved": 0, f"{path}.summed_at": "$$NOW"}
         await self._windows.update_one(seen, [{"$set": summed}])
-        is_over = {"$lt": [f"${path}.until", _before(KEPT_AFTER_S)]}
-        kept: list[Mapping[str, Any]] = [
-            {"$set": {"folded": {"$add": ["$folded", spent]}}},
-            {"$unset": path},
-            STILL_HELD,
-        ]
-        await self._windows.update_one({**seen, "$expr": is_over}, kept)
+        if "summed_at" in entry and spent == entry["spent"]:  # else rows may still arrive, as after a long outage
+            is_over = {"$lt": [f"${path}.until", _before(KEPT_AFTER_S)]}
+            kept: list[Mapping[str, Any]] = [
+                {"$set": {"folded": {"$add": ["$folded", spent]}}},
+                {"$unset": path},
+                STILL_HELD,
+            ]
+            await self._windows.update_one({**seen, "$expr": is_over}, kept)
         if spent != entry["spent"]:
             said = {"window": window["_id"], "holder": holder, "told": entry["spent"], "spent": spent}
             log.warning("budget_corrected", extra=said)
@@ -98,10 +110,25 @@ class BudgetMending:
         )
         return sum([int(row["spent"]) async for row in found])
 
+    async def _open_windows(self) -> None:
+        if time.monotonic() - self._all_open_at < AGAIN_AFTER_S:
+            return
+        now, known = datetime.now(UTC), await self._budgets.list()
+        of_one = [kept for kept in known if not kept.budget.is_for_each_app and kept.budget.window != "run"]
+        places = [applied(kept, kept.budget.app_id, set()).place(now) for kept in of_one]
+        young = {place.id: place for place in places if place.spent_before}
+        self._opened &= young.keys()
+        unopened = [place for id_, place in young.items() if id_ not in self._opened]
+        for place in unopened[:MOST]:
+            await self._store.open(place)
+            self._opened.add(place.id)
+        if len(unopened) <= MOST:
+            self._all_open_at = time.monotonic()
+
     async def _look_up_bases(self) -> None:
         is_due = {"$lt": [{"$ifNull": ["$based_at", "$since"]}, _before(AGAIN_AFTER_S)]}
-        found = self._windows.find({"is_young": True, "$expr": is_due}, hint="by_youth").limit(MOST)
-        for window in await found.to_list(None):
+        found = self._windows.find({"is_young": True, "$expr": is_due}, hint="by_youth")
+        for window in await found.sort("based_at", ASCENDING).limit(MOST).to_list(None):
             is_young = {"$gt": ["$since", _before(KEPT_AFTER_S)]}
             base = {
                 "base": await recorded_before(self._database, window),

@@ -49,12 +49,21 @@ class Reservation:
 
 
 class RunBudgets:
-    def __init__(self, keeper: Keeper, *, app_id: str, workflow: str, used: Callable[[Unit], int]) -> None:
-        """`used`: what the run itself has used up so far."""
+    def __init__(
+        self,
+        keeper: Keeper,
+        *,
+        app_id: str,
+        workflow: str,
+        used: Callable[[Unit], int],
+        has_begun: Callable[[], bool],
+    ) -> None:
+        """`used`: what the run itself has used up so far. `has_begun`: it has asked a model; until then it is new."""
         self._keeper = keeper
         self._app_id = app_id
         self._workflow = workflow
         self._used = used
+        self._has_begun = has_begun
         self._open: dict[int, Reservation] = {}
         self._said: set[tuple[str, str]] = set()
 
@@ -96,13 +105,14 @@ class RunBudgets:
 
     async def _take(self, each: Applying, reservation: Reservation) -> None:
         place = each.place(self._keeper.clock())
+        is_priced = self._is_priced(each, reservation.planned)
         if each.budget.window == "run":
             self._check_run(each, place)
-            return
+        elif is_priced:
+            await self._take_in(place, each, reservation)
+
+    async def _take_in(self, place: Place, each: Applying, reservation: Reservation) -> None:
         planned, unit = reservation.planned, each.budget.unit
-        if self._keeper.estimates.of(planned, unit) is None:
-            self._without_price(each, planned)
-            return
         needs_an_answer = each.enforced and not self._keeper.fails_open
         if reservation.is_unanswered and not needs_an_answer:
             self._hold(place, reservation)
@@ -129,7 +139,7 @@ class RunBudgets:
     def _refusal(self, each: Applying, place: Place, *, spent: int) -> Exception:
         self._keeper.rejections.count(place)
         words = spent_in_words(place, spent)
-        if each.budget.running == "hold":
+        if (each.budget.running if self._has_begun() else each.budget.new_runs) == "hold":
             return BudgetHoldError(words, held_by=HELD_BY + each.budget.id, until=place.span.end)
         return BudgetExhaustedError(words)
 
@@ -145,7 +155,10 @@ class RunBudgets:
             amounts = f"{amount_in_words(budget.unit, used)} of {amount_in_words(budget.unit, budget.limit)}"
             raise BudgetExhaustedError(f"the budget {budget.id} is spent in this run: {amounts}")
 
-    def _without_price(self, each: Applying, planned: PlannedCall) -> None:
+    def _is_priced(self, each: Applying, planned: PlannedCall) -> bool:
+        """A call without a price counts nothing in USD, where it may be made."""
+        if self._keeper.estimates.of(planned, each.budget.unit) is not None:
+            return True
         model = f"{planned.provider}/{planned.model}"
         if each.enforced and not self._keeper.fails_open:
             raise BudgetExhaustedError(
@@ -153,6 +166,7 @@ class RunBudgets:
                 "`prices` in the models file"
             )
         self._keeper.say_without_price(each.budget, model)
+        return False
 
     async def _settle(self, call: ModelCall) -> None:
         reservation = self._open.pop(call.number, None)

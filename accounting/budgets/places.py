@@ -1,6 +1,6 @@
 """Places: in which windows of which budgets a call or a run must find room."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property
@@ -55,15 +55,20 @@ class Place:
 
 @dataclass(frozen=True)
 class Applying:
-    """A budget, as it applies to the runs of an app. `enforced`: it stops them, and does not only count and warn."""
+    """A budget, as it applies to the runs of an app. `is_replaced`: the app's own goes before it; it counts."""
 
     kept: KeptBudget
     app_id: str | None
-    enforced: bool
+    is_replaced: bool = False
 
     @property
     def budget(self) -> Budget:
         return self.kept.budget
+
+    @property
+    def enforced(self) -> bool:
+        """It stops them, and does not only count and warn."""
+        return not (self.budget.soft or self.is_replaced)
 
     @property
     def limit(self) -> int | None:
@@ -72,7 +77,7 @@ class Applying:
     def place(self, now: datetime) -> Place:
         budget = self.budget
         span = span_at(budget.window, budget.timezone, now)
-        return Place(self.kept, self.app_id, span, alerts=self.enforced or budget.soft)
+        return Place(self.kept, self.app_id, span, alerts=not self.is_replaced)
 
 
 def applying(all_kept: Iterable[KeptBudget], app_id: str, workflow: str) -> tuple[Applying, ...]:
@@ -81,16 +86,14 @@ def applying(all_kept: Iterable[KeptBudget], app_id: str, workflow: str) -> tupl
     An app's own budget goes before the one for each app with the same workflow, window and unit: that one still counts,
     so that it knows what was spent should the other be removed, and stops nothing.
     """
-    known = [*all_kept]
-    matching = [kept for kept in known if kept.budget.matches(app_id, workflow)]
-    return tuple(applied(kept, app_id, known) for kept in sorted(matching, key=lambda each: each.budget.id))
+    matching = {kept.budget.id: kept for kept in all_kept if kept.budget.matches(app_id, workflow)}
+    return tuple(applied(kept, app_id, matching.keys()) for _, kept in sorted(matching.items()))
 
 
-def applied(kept: KeptBudget, app_id: str | None, all_kept: Iterable[KeptBudget]) -> Applying:
-    """One of them, to an app that it is for."""
+def applied(kept: KeptBudget, app_id: str | None, known: Set[str]) -> Applying:
+    """One of them, to an app that it is for; `known` are the ids of all budgets there are."""
     budget = kept.budget
     if not budget.is_for_each_app:
-        return Applying(kept, budget.app_id, enforced=not budget.soft)
+        return Applying(kept, budget.app_id)
     own = replace(budget, app_id=app_id).id
-    is_replaced = any(each.budget.id == own for each in all_kept if each is not kept)
-    return Applying(kept, app_id, enforced=not (budget.soft or is_replaced))
+    return Applying(kept, app_id, is_replaced=own != budget.id and own in known)

@@ -1,6 +1,7 @@
 """How budgets stand: what is spent and reserved in the window that goes on, and what is left."""
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -8,11 +9,10 @@ from typing import Any
 from pymongo.asynchronous.database import AsyncDatabase
 
 from accounting.budgets.budget import EACH_APP, Budget, shown_amount
-from accounting.budgets.places import Place
-from accounting.budgets.store import Budgets, KeptBudget
+from accounting.budgets.places import Place, applied
+from accounting.budgets.store import Budgets
 from accounting.budgets.window_commands import RESERVED, SPENT
 from accounting.budgets.window_store import COLLECTION, ever_id, recorded_before
-from accounting.budgets.windows import span_at
 
 Document = dict[str, Any]
 
@@ -74,43 +74,57 @@ class Standing:
 
 async def standings(database: AsyncDatabase[Document], app_id: str | None = None) -> list[Standing]:
     """Of all budgets, in the order of their ids; with `app_id`, of those in which this app's calls must find room. A
-    budget for each app in whose window no app has spent anything yet has one standing, for nobody."""
+    budget for each app has none for those whose own goes before it, and where no other has spent anything in its window
+    yet, one for nobody."""
+    places = await _places(database, app_id)
+    rows = await _rows(database, [*places.values()])
     found: list[Standing] = []
-    places = [_present(kept, app_id) for kept in await Budgets(database).list()]
-    places = [place for place in places if app_id is None or place.budget.app_id in (None, EACH_APP, app_id)]
-    rows = await _rows(database, places)
-    for place in places:
-        its = [row for row in rows if row["budget_id"] == place.budget.id]
+    for budget_id, place in places.items():
+        its = [row for row in rows[budget_id] if not applied(place.kept, row["app_id"], places.keys()).is_replaced]
         if not its:
-            spent = 0
-            if place.spent_before and place.budget.window != "run" and (place.app_id or place.budget.workflow):
-                spent = await recorded_before(database, place.labels())
-            its = [{"app_id": place.app_id, "spent": spent, "reserved": 0}]
+            its = [{"app_id": place.app_id, "spent": await _spent_before(database, place), "reserved": 0}]
         found += [_standing(place, row) for row in sorted(its, key=lambda row: row["app_id"] or "")]
     return await _with_totals(database, found)
 
 
-def _present(kept: KeptBudget, app_id: str | None) -> Place:
-    budget = kept.budget
-    whose = app_id if budget.is_for_each_app else budget.app_id
-    return Place(kept, whose, span_at(budget.window, budget.timezone, datetime.now(UTC)))
+async def _places(database: AsyncDatabase[Document], app_id: str | None) -> Mapping[str, Place]:
+    """The present windows, by the ids of their budgets."""
+    now, known = datetime.now(UTC), {kept.budget.id: kept for kept in await Budgets(database).list()}
+    asked = {id_: applied(kept, app_id, known.keys()) for id_, kept in known.items()}
+    return {
+        id_: each.place(now)
+        for id_, each in asked.items()
+        if app_id is None or (each.budget.app_id in (None, EACH_APP, app_id) and not each.is_replaced)
+    }
 
 
-async def _rows(database: AsyncDatabase[Document], places: Sequence[Place]) -> list[Document]:
-    asked = []
-    for place in places:
-        labels = {name: place.labels()[name] for name in ("budget_id", "start", "since")}
-        asked.append(labels if place.app_id is None else {**labels, "app_id": place.app_id})
-    if not asked:
-        return []
+async def _rows(database: AsyncDatabase[Document], places: Sequence[Place]) -> Mapping[str, Sequence[Document]]:
+    asked: list[Document] = [{"_id": {"$in": [place.id for place in places if not _is_of_many(place)]}}]
+    for place in filter(_is_of_many, places):
+        labels = place.labels()
+        asked.append({name: labels[name] for name in ("budget_id", "start", "since")})
     shown = {"budget_id": 1, "app_id": 1, "rejections": 1, "said": 1, "spent": SPENT, "reserved": RESERVED}
-    found = await database[COLLECTION].aggregate([{"$match": {"$or": asked}}, {"$project": shown}])
-    return [row async for row in found]
+    rows: dict[str, list[Document]] = defaultdict(list)
+    async for row in await database[COLLECTION].aggregate([{"$match": {"$or": asked}}, {"$project": shown}]):
+        rows[row["budget_id"]].append(row)
+    return rows
+
+
+def _is_of_many(place: Place) -> bool:
+    """Each app has a window of its own."""
+    return place.budget.is_for_each_app and place.app_id is None
+
+
+async def _spent_before(database: AsyncDatabase[Document], place: Place) -> int:
+    """Where nobody has looked it up yet."""
+    if _is_of_many(place) or place.budget.window == "run" or not place.spent_before:
+        return 0
+    return await recorded_before(database, place.labels())
 
 
 def _standing(place: Place, row: Document) -> Standing:
     is_run = place.budget.window == "run"
-    said = row.get("said", {}).get("budget_exhausted")
+    said = row.get("said", {}).get("budget_exhausted", {})
     standing = Standing(
         place.budget,
         row["app_id"],
@@ -120,9 +134,10 @@ def _standing(place: Place, row: Document) -> Standing:
         reserved=int(row["reserved"]),
         rejections=row.get("rejections", 0),
     )
-    if said is None or not standing.exhausted:
+    if not standing.exhausted:
         return standing
-    return replace(standing, exhausted_since=max(said["at"], place.kept.updated_at))
+    changed = place.kept.updated_at
+    return replace(standing, exhausted_since=max(said.get("at", changed), changed))
 
 
 async def _with_totals(database: AsyncDatabase[Document], found: Sequence[Standing]) -> list[Standing]:

@@ -18,8 +18,10 @@ MOST_REMEMBERED = 10_000
 
 
 def spent_in_words(place: Place, spent: int) -> str:
+    """As runs say it, which their app may read: of a budget that several apps share, not what the others have spent."""
     budget = place.budget
-    amounts = f"{amount_in_words(budget.unit, spent)} of {amount_in_words(budget.unit, budget.limit)}"
+    which = "all" if budget.app_id is None else amount_in_words(budget.unit, spent)
+    amounts = f"{which} of {amount_in_words(budget.unit, budget.limit)}"
     whose = f" for {place.app_id}" if budget.is_for_each_app else ""
     return f"the budget {budget.id} is spent{whose}: {amounts}, {until_in_words(budget, place.span.end)}"
 

@@ -66,7 +66,8 @@ def answer_in(window: Document | None, part: Part) -> Answer:
 
 def left(place: Place, part: Part) -> UpdateOne:
     entry = f"holders.{part.holder}"
-    ours = {"_id": place.id, f"{entry}.n": part.n, "$expr": {"$gt": [f"${entry}.until", "$$NOW"]}}
+    # Not only its last command's: that one may never have arrived.
+    ours = {"_id": place.id, f"{entry}.n": {"$lte": part.n}, "$expr": {"$gt": [f"${entry}.until", "$$NOW"]}}
     return UpdateOne(ours, [{"$set": {"folded": {"$add": ["$folded", part.spent]}}}, {"$unset": entry}, STILL_HELD])
 
 
@@ -83,6 +84,9 @@ def command(place: Place, part: Part, asked: Sequence[int], limit: int | None) -
     is_there: Document = {
         name: {"$ifNull": [f"${name}", value]} for name, value in (("base", 0), ("folded", 0), ("holders", {}))
     }
+    if place.spent_before:  # nobody could look it up first: the store was away
+        is_new = {"$eq": [{"$type": "$base"}, "missing"]}
+        is_there["is_young"] = {"$cond": [is_new, True, {"$ifNull": ["$is_young", "$$REMOVE"]}]}
     return [
         {"$set": {**{name: {"$literal": value} for name, value in place.labels().items()}, **is_there}},
         {"$set": {"answer": _answer(part, asked, limit)}},

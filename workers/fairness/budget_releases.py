@@ -6,7 +6,7 @@ many are on their way at a time: a budget that is soon spent again then holds th
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from datetime import UTC, datetime
 
 from pymongo import ASCENDING, DESCENDING
@@ -45,10 +45,15 @@ class BudgetReleases:
     async def run_pass(self, counts: Counter[str]) -> None:
         limits = await self._limits()
         self._last_app = {limit: app for limit, app in self._last_app.items() if limit in limits}
-        known = await self._budgets.list() if limits else []
+        every = await self._budgets.list() if limits else []
+        known = {HELD_BY + each.budget.id: each for each in every}
+        free = await self._free([known[limit] for limit in limits if limit in known])
         left = MAX_RELEASED
         for limit in limits:
-            released = await self._release(limit, known, left)
+            if limit in known and known[limit].budget.is_for_each_app:
+                released = await self._release_by_app(limit, known, left)
+            else:
+                released = await self._let_go(limit, None, left) if limit in free or limit not in known else 0
             counts[HoldKind.BUDGET.value] += released
             left -= released
 
@@ -57,16 +62,16 @@ class BudgetReleases:
         found = await self._runs.aggregate([{"$match": within}, *EACH_LIMIT], hint=_INDEX)
         return [row["_id"] async for row in found]
 
-    async def _release(self, limit: str, known: Sequence[KeptBudget], most: int) -> int:
-        kept = next((each for each in known if HELD_BY + each.budget.id == limit), None)
-        if kept is None:
-            return await self._let_go(limit, None, most)
-        if not kept.budget.is_for_each_app:
-            has_room = await self._with_room([applied(kept, kept.budget.app_id, known)])
-            return await self._let_go(limit, None, most) if has_room else 0
+    async def _free(self, asked: Sequence[KeptBudget]) -> Set[str]:
+        """Which have room, of those that are not for each app: asked for together."""
+        of_one = [applied(kept, kept.budget.app_id, set()) for kept in asked if not kept.budget.is_for_each_app]
+        return {HELD_BY + each.budget.id for each in await self._with_room(of_one)}
+
+    async def _release_by_app(self, limit: str, known: Mapping[str, KeptBudget], most: int) -> int:
         apps = round_from(await self._apps(limit), self._last_app.get(limit, ""))[:MOST_APPS]
+        ids = {each.budget.id for each in known.values()}
         released = 0
-        for each in await self._with_room([applied(kept, app_id, known) for app_id in apps]):
+        for each in await self._with_room([applied(known[limit], app_id, ids) for app_id in apps]):
             if released >= most:
                 break
             released += await self._let_go(limit, each.app_id, most - released)

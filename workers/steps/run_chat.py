@@ -107,6 +107,7 @@ def run_meter(claim: Claim, worker: WorkerProcess, counters: Counters) -> RunMet
         app_id=owner.app_id,
         workflow=owner.workflow,
         used=lambda unit: counters.tokens if unit == "tokens" else counters.cost_nano_usd,
+        has_begun=lambda: counters.model_calls > 0,
     )
 
     async def begin(call: BegunCall) -> None:

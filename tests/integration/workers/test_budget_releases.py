@@ -2,13 +2,16 @@
 
 import asyncio
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
 from accounting.budgets.budget import Budget
+from accounting.budgets.places import Place
 from accounting.budgets.store import Budgets
+from accounting.budgets.window_store import Used, WindowStore
 from accounting.budgets.windows import span_at
 from tests.integration.accounting.budgets.process import Process, set_budget
 from tests.integration.workers.test_fairness import hold
@@ -102,6 +105,27 @@ async def test_of_a_budget_for_each_app_those_with_room_go_and_all_get_their_tur
 
     assert Counter([run["app_id"] async for run in store.runs.find({"hold": "budget"})]) == {"acme": 90}
     assert len(sent.run_ids) == len(set(sent.run_ids)) == 90 * len(apps)
+
+
+async def test_for_however_many_budgets_room_is_asked_for_at_once(
+    store: RunStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    full = [await set_budget(store, 0, workflow=name) for name in (None, "A", "B")]
+    free = await set_budget(store, 100, app_id="globex")
+    for budget in full:
+        await held(store, budget, ["acme"])
+    run_ids = await held(store, free, ["globex"])
+    asked: list[int] = []
+    used = WindowStore.used
+
+    async def counted(windows: WindowStore, places: Sequence[Place]) -> Mapping[str, Used]:
+        asked.append(len(places))
+        return await used(windows, places)
+
+    monkeypatch.setattr(WindowStore, "used", counted)
+
+    assert await look(store) == run_ids
+    assert asked == [4]
 
 
 async def test_any_number_may_look_and_each_run_goes_once(store: RunStore) -> None:

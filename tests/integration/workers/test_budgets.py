@@ -63,8 +63,8 @@ async def test_fifty_runs_at_once_spend_a_budget_for_ten_and_no_more(stage: Stag
     assert len(accepted) == len(runs) == 50
     spent = await recorded(stage)
     assert 10 * CALL_TOKENS <= spent <= 11 * CALL_TOKENS
-    assert Counter(run["state"] for run in runs)["succeeded"] == spent // CALL_TOKENS
-    assert {run["outcome"]["kind"] for run in runs if run["state"] == "failed"} <= {"budget_exhausted"}
+    made = spent // CALL_TOKENS
+    assert Counter(run["state"] for run in runs) == {"succeeded": made, "queued": 50 - made}
 
     async def told() -> bool:
         now = await standing(stage)

@@ -36,11 +36,11 @@ class Process:
         self.keeper = Keeper(store.database, PRICES, self.holder, fails_open=fails_open, **more)
         self.ledger = Ledger(store.database, PRICES, holder=lambda: self.holder.id, begins_closed=not fails_open)
         self.calls = 0
-        self.under_way = 0
         self.made: list[ModelCall] = []
 
-    def run(self, *, app_id: str = "acme", workflow: str = "Digest", used: int = 0) -> "Run":
-        return Run(self, replace(OWNER, app_id=app_id, workflow=workflow), used)
+    def run(self, *, app_id: str = "acme", workflow: str = "Digest", used: int = 0, is_new: bool = False) -> "Run":
+        """`is_new`: it has asked no model yet."""
+        return Run(self, replace(OWNER, app_id=app_id, workflow=workflow), used, is_new=is_new)
 
     def planned(self, *, prompt: int = 30, model: str = "m") -> PlannedCall:
         self.calls += 1
@@ -59,22 +59,22 @@ class Process:
 
 
 class Run:
-    def __init__(self, process: Process, owner: RunOwner, used: int = 0) -> None:
+    def __init__(self, process: Process, owner: RunOwner, used: int = 0, *, is_new: bool = False) -> None:
         self.process = process
         self.owner = replace(owner, run_id=f"run_{process.holder.id}")
         self.used = used
         self.budgets = RunBudgets(
-            process.keeper, app_id=owner.app_id, workflow=owner.workflow, used=lambda _: self.used
+            process.keeper,
+            app_id=owner.app_id,
+            workflow=owner.workflow,
+            used=lambda _: self.used,
+            has_begun=lambda: not is_new,
         )
 
     async def call(self, *, tokens: int = 100, lasting_s: float = 0.0, prompt: int = 30, model: str = "m") -> ModelCall:
         """As the meter makes it."""
         begun = await self.begin(prompt=prompt, model=model)
-        self.process.under_way += 1
-        try:
-            await asyncio.sleep(lasting_s)
-        finally:
-            self.process.under_way -= 1
+        await asyncio.sleep(lasting_s)
         return await self.end(begun, tokens=tokens)
 
     async def begin(self, *, prompt: int = 30, model: str = "m") -> "Begun":

@@ -2,15 +2,19 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from pymongo.errors import AutoReconnect
 
-from accounting.budgets import account
+from accounting.budgets import account, mending
 from accounting.budgets.mending import AGAIN_AFTER_S, DELETED_AFTER, KEPT_AFTER_S, LOST_AFTER_S, BudgetMending
-from accounting.budgets.window_commands import HELD_FOR_S
+from accounting.budgets.places import Place
+from accounting.budgets.standing import standings
+from accounting.budgets.window_commands import HELD_FOR_S, Answer, Part
+from accounting.budgets.window_store import WindowStore
 from tests.integration.accounting.budgets.process import (
     Process,
     later,
@@ -193,6 +197,91 @@ async def test_a_process_that_is_idle_leaves_and_comes_back_and_counts_each_call
     assert (await standing(store)).spent == 400 == await recorded(store)
 
 
+class Wire(WindowStore):
+    """Between a process and its store: what is `lost` is carried out or not, and the answer never comes."""
+
+    lost: str = ""
+
+    async def send(self, place: Place, part: Part, asked: Sequence[int] = (), *, limit: int | None = None) -> Answer:
+        if "send" in self.lost:
+            raise AutoReconnect
+        return await super().send(place, part, asked, limit=limit)
+
+    async def leave(self, place: Place, part: Part) -> None:
+        await super().leave(place, part)
+        if "leave" in self.lost:
+            raise AutoReconnect
+
+
+async def test_who_cannot_know_whether_it_has_left_forgets_nothing_of_what_comes_then(
+    store: RunStore, process: Process, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(account, "LEAVE_AFTER_S", 0.05)
+    await set_budget(store, 1000, soft=True)
+    process.keeper.accounts._windows = wire = Wire(store.database)
+    wire.lost = "leave"
+    await process.run().call(tokens=100)
+
+    async def has_left() -> bool:
+        return bool((await window(store))["folded"] == 100)
+
+    await until("it has left", has_left)
+    wire.lost = "leave, send"
+    run = process.run()
+    begun = await run.begin()
+    wire.lost = ""
+    await run.end(begun, tokens=50)
+
+    await standing_is(store, "both are told", lambda now: now.spent == 150)
+
+
+async def test_who_leaves_has_left_though_its_last_command_never_arrived(store: RunStore, process: Process) -> None:
+    """Else it takes for told what is still in its entry, and writes over it when it comes back."""
+    await set_budget(store, 1000)
+    [applying] = await process.keeper.definitions.applying("acme", "Digest")
+    place, windows, now = applying.place(datetime.now(UTC)), process.keeper.windows, datetime.now(UTC)
+    await windows.send(place, Part("h1", 1, spent=100, reserved=0, since=now, is_new=True))
+
+    lost = Part("h1", 2, spent=100, reserved=0, since=now, is_new=False)
+    await windows.leave(place, lost)
+    assert not (await windows.send(place, lost)).is_ours  # it was only late
+    back = await windows.send(place, Part("h1", 3, spent=7, reserved=0, since=now, is_new=True))
+    await windows.leave(place, lost)  # sent once more
+
+    assert (back.is_ours, back.spent) == (True, 107)
+    assert (await standing(store)).spent == 107
+
+
+async def test_what_arrives_after_a_long_outage_is_summed_up_before_its_entry_goes(
+    store: RunStore, process: Process
+) -> None:
+    await set_budget(store, 1000)
+    run = process.run()
+    begun = await run.begin()
+    await kill(process)
+    await later(store, HELD_FOR_S + LOST_AFTER_S + KEPT_AFTER_S)
+
+    await mend(store)
+    await run.end(begun, tokens=50)
+    await later(store, AGAIN_AFTER_S + 1)
+    await mend(store)
+
+    assert (await standing(store)).spent == 50
+
+
+async def test_what_was_told_of_rows_that_are_pruned_by_now_stays(store: RunStore, process: Process) -> None:
+    await set_budget(store, 1000)
+    await process.run().call(tokens=100)
+    await standing_is(store, "it is told", lambda now: now.spent == 100)
+    await kill(process)
+    await store.database["usage"].delete_many({})
+    await later(store, HELD_FOR_S + LOST_AFTER_S + 1)
+
+    await mend(store)
+
+    assert (await standing(store)).spent == 100
+
+
 async def test_calls_that_began_before_the_budget_count_when_they_end(store: RunStore, process: Process) -> None:
     """Until they are looked up again."""
     run = process.run()
@@ -232,6 +321,51 @@ async def test_windows_that_ended_long_ago_are_deleted_and_what_they_rejected_st
 
     assert await windows.count_documents({"end": {"$type": "date"}}) == 0
     assert (await standing(store)).rejections_total == 1
+
+
+async def test_where_nobody_reserves_what_was_spent_before_is_looked_up_once(
+    store: RunStore, process: Process, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And not by all who look at budgets, again and again."""
+    await process.run().call(tokens=70)
+    for given in ({}, {"window": "month"}, {"app_id": None, "workflow": "Digest"}, {"app_id": "*"}, {"window": "run"}):
+        await set_budget(store, 100, **given)
+
+    await mend(store)
+
+    monkeypatch.setattr("accounting.budgets.standing.recorded_before", None)
+    spent = {each.budget.id: each.spent for each in await standings(store.database)}
+    assert spent == {
+        "app:*/total/tokens": 0,
+        "app:acme/month/tokens": 70,
+        "app:acme/run/tokens": 0,
+        "app:acme/total/tokens": 70,
+        "workflow:Digest/total/tokens": 70,
+    }
+
+
+async def test_where_there_is_much_to_mend_all_get_their_turn(store: RunStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    apps = ("a", "b", "c")
+    monkeypatch.setattr(account, "FLUSH_AFTER_S", 3600)
+    monkeypatch.setattr(mending, "MOST", 1)
+    monkeypatch.setattr(mending, "AGAIN_AFTER_S", -1)  # the first is due again when the next pass comes
+    before = Process(store)
+    begun = [(before.run(app_id=app), await before.run(app_id=app).begin()) for app in apps]
+    for app in apps:
+        await set_budget(store, 1000, app_id=app)
+    dead = Process(store)
+    for app in apps:
+        await dead.run(app_id=app).call(tokens=9)
+    await kill(dead)
+    for run, call in begun:
+        await run.end(call, tokens=4)
+
+    await later(store, HELD_FOR_S + LOST_AFTER_S + 1)
+    mender = BudgetMending(store.database)
+    for _ in apps:
+        await mender.run_pass(Counter())
+
+    assert [each.spent for each in await standings(store.database)] == [13, 13, 13]
 
 
 @pytest.mark.usefixtures("process")

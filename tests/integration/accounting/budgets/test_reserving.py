@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -11,8 +12,9 @@ import pytest
 from pymongo import AsyncMongoClient
 from pymongo.errors import AutoReconnect, PyMongoError
 
-from accounting.budgets import account, definitions, of_run, window_store
+from accounting.budgets import account, definitions, mending, of_run, window_store
 from accounting.budgets.asking import BudgetBusyError, BudgetExhaustedError, BudgetHoldError, nothing_to_settle
+from accounting.budgets.mending import BudgetMending
 from accounting.budgets.places import Place
 from accounting.budgets.standing import standings
 from accounting.budgets.store import Budgets
@@ -22,6 +24,7 @@ from tests.integration.accounting.budgets.process import (
     Begun,
     Database,
     Process,
+    call_of,
     recorded,
     set_budget,
     standing,
@@ -86,13 +89,11 @@ async def test_the_room_that_is_left_is_shared_by_calls_that_go_side_by_side(sto
     await set_budget(store, 2000)
     await process.run().call(tokens=100)
 
-    calls = [asyncio.create_task(process.run().call(tokens=100, lasting_s=0.3)) for _ in range(12)]
+    runs = [process.run() for _ in range(12)]
+    under_way = await asyncio.gather(*(run.begin() for run in runs))
 
-    async def all_are_under_way() -> bool:
-        return process.under_way == 12
-
-    await until("twelve calls are under way at once", all_are_under_way)
-    await asyncio.gather(*calls)
+    for run, begun in zip(runs, under_way, strict=True):
+        await run.end(begun, tokens=100)
 
 
 async def test_what_is_larger_than_what_is_left_is_made_alone_and_nothing_after_it(
@@ -113,9 +114,13 @@ async def test_a_call_waits_for_those_that_hold_the_room_and_gets_what_they_leav
     begun = await holding.begin(prompt=300)
 
     waits = asyncio.create_task(waiting.call(tokens=100, prompt=300))
-    await standing_is(store, "the first has reserved", lambda now: now.reserved == 600)
-    await asyncio.sleep(0)
+
+    async def has_asked_again() -> bool:
+        return any(its._n > 1 for its in processes[1].keeper.accounts._open.values())
+
+    await until("the second has asked more than once", has_asked_again)
     assert not waits.done()
+    assert (await standing(store)).reserved == 600
 
     await holding.end(begun, tokens=100)
     await waits
@@ -270,6 +275,36 @@ async def test_what_is_spent_stops_a_run_or_lets_it_wait_for_the_next_window(
         await process.run().call()
 
 
+@pytest.mark.parametrize(
+    ("new_runs", "running", "error"),
+    [("hold", "stop", BudgetHoldError), ("refuse", "hold", BudgetExhaustedError)],
+)
+async def test_a_run_that_has_asked_no_model_yet_is_a_new_one(
+    store: RunStore, process: Process, new_runs: str, running: str, error: type[Exception]
+) -> None:
+    await set_budget(store, 10, new_runs=new_runs, running=running)
+    await process.run().call(tokens=10)
+
+    with pytest.raises(error):
+        await process.run(is_new=True).call()
+
+
+async def test_who_is_barred_by_a_lower_limit_says_that_it_is_spent(
+    store: RunStore, process: Process, caplog: pytest.LogCaptureFixture
+) -> None:
+    await set_budget(store, 1000)
+    await process.run().call(tokens=100)
+    await process.close()
+    await set_budget(store, 50)
+    other = Process(store)
+
+    barred = [await other.keeper.barred("acme", "Digest", is_first_start=True) for _ in range(2)]
+    await other.close()
+
+    assert None not in barred
+    assert [record.message for record in caplog.records].count("budget_exhausted") == 1
+
+
 async def test_in_usd_a_call_costs_what_its_row_says(store: RunStore, process: Process) -> None:
     await set_budget(store, 1, unit="usd")
 
@@ -280,8 +315,11 @@ async def test_in_usd_a_call_costs_what_its_row_says(store: RunStore, process: P
     assert (await standing(store)).spent == rows[0]["cost_nano_usd"] == 500 * 1000 + 500 * 2000
 
 
-async def test_without_a_price_a_budget_in_usd_says_which_is_missing(store: RunStore, process: Process) -> None:
-    await set_budget(store, 1, unit="usd")
+@pytest.mark.parametrize("window", ["total", "run"])
+async def test_without_a_price_a_budget_in_usd_says_which_is_missing(
+    store: RunStore, process: Process, window: str
+) -> None:
+    await set_budget(store, 1, unit="usd", window=window)
 
     with pytest.raises(BudgetExhaustedError, match=r"no price is known for script/unheard-of.*`prices`"):
         await process.run().call(model="unheard-of")
@@ -299,6 +337,28 @@ async def test_without_a_price_a_budget_that_fails_open_lets_it_through_with_a_l
 
     assert [record.message for record in caplog.records].count("budget_without_price") == 1
     await process.close()
+
+
+async def test_what_was_spent_before_a_budget_that_was_first_used_unasked_counts(
+    store: RunStore, nowhere: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    process = Process(store, fails_open=True)
+    await process.run().call(tokens=400)
+    await set_budget(store, 500)
+    process.move_to(store.database)
+    await process.keeper.definitions.applying("acme", "Digest")
+    process.move_to(nowhere)
+    begun = await process.run().begin()
+    process.move_to(store.database)
+    account_of = [*process.keeper.accounts._open.values()]
+    await begun.settle(call_of(begun, tokens=10))
+    await process.close()
+    assert len(account_of) == 1
+
+    monkeypatch.setattr(mending, "AGAIN_AFTER_S", -1)
+    await BudgetMending(store.database).run_pass(Counter())
+
+    assert (await standing(store)).spent == 410
 
 
 @pytest.mark.parametrize("is_known", [True, False])

@@ -1,10 +1,12 @@
 """Budgets in the store, and how they stand."""
 
 import asyncio
+from collections import Counter
 from dataclasses import replace
 
 import pytest
 
+from accounting.budgets.mending import BudgetMending
 from accounting.budgets.standing import standings
 from accounting.budgets.store import Budgets
 from tests.integration.accounting.budgets.process import Process, budget, set_budget
@@ -85,13 +87,14 @@ async def test_each_app_that_has_spent_has_a_standing_of_its_own(store: RunStore
 
 
 async def test_an_app_sees_the_budgets_that_its_calls_must_fit_in(store: RunStore) -> None:
-    for given in ({}, {"app_id": "globex"}, {"app_id": "*"}, {"app_id": None, "workflow": "Digest"}):
+    everyones = {"app_id": "*", "window": "day"}
+    for given in ({}, {"app_id": "globex"}, {"app_id": "*"}, everyones, {"app_id": None, "workflow": "Digest"}):
         await set_budget(store, 10, **given)
 
     found = await standings(store.database, "acme")
 
     assert [(each.budget.id, each.app_id) for each in found] == [
-        ("app:*/total/tokens", "acme"),
+        ("app:*/day/tokens", "acme"),
         ("app:acme/total/tokens", "acme"),
         ("workflow:Digest/total/tokens", None),
     ]
@@ -128,3 +131,62 @@ async def test_an_exhausted_one_says_since_when_and_a_change_of_it_is_newer(stor
     assert spent.exhausted_since is not None
     assert changed.exhausted_since is not None
     assert changed.exhausted_since > spent.exhausted_since
+
+
+async def test_a_budget_of_each_app_has_no_standing_for_one_whose_own_goes_before_it(store: RunStore) -> None:
+    """It stops nothing of it, so nothing must say that it is spent."""
+    await set_budget(store, 10, app_id="*")
+    await set_budget(store, 1000)
+    process = Process(store)
+    for app_id in ("acme", "globex"):
+        await process.run(app_id=app_id).call(tokens=20)
+    await process.close()
+
+    found = await standings(store.database)
+
+    assert [(each.budget.id, each.app_id, each.exhausted) for each in found] == [
+        ("app:*/total/tokens", "globex", True),
+        ("app:acme/total/tokens", "acme", False),
+    ]
+
+
+async def test_what_all_apps_have_spent_together_is_nobodys_of_a_budget_of_each_app(store: RunStore) -> None:
+    process = Process(store)
+    for app_id in ("acme", "globex"):
+        await process.run(app_id=app_id).call(tokens=60)
+    await set_budget(store, 100, app_id="*", workflow="Digest")
+
+    [nobodys] = await standings(store.database)
+    [acmes] = await standings(store.database, "acme")
+
+    assert (nobodys.app_id, nobodys.spent, nobodys.exhausted) == (None, 0, False)
+    assert (acmes.app_id, acmes.spent) == ("acme", 60)
+
+
+async def test_one_that_is_spent_by_its_lower_limit_is_so_since_then(store: RunStore) -> None:
+    made = await set_budget(store, 1000)
+    process = Process(store)
+    await process.run().call(tokens=100)
+    await process.close()
+    changed = await Budgets(store.database).set(replace(made, limit=50), by="ada")
+
+    [found] = await standings(store.database)
+
+    assert (found.exhausted, found.exhausted_since) == (True, changed.kept.updated_at)
+
+
+async def test_of_many_budgets_each_costs_the_same(store: RunStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("total", "day"):
+        await asyncio.gather(*(set_budget(store, 10, app_id=f"app{n}", window=name) for n in range(40)))
+    await BudgetMending(store.database).run_pass(Counter())  # each has a window
+    named: Counter[str] = Counter()
+
+    def quoted(app_id: str) -> str:
+        named[app_id] += 1
+        return app_id
+
+    monkeypatch.setattr("accounting.budgets.budget._quoted", quoted)
+
+    assert len(await standings(store.database)) == 80
+
+    assert named.total() <= 10 * 80

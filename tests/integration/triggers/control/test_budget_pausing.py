@@ -123,6 +123,42 @@ async def test_who_resumes_one_by_hand_is_not_overruled_until_the_budget_changes
     assert (await pauses(ground))["hook"] == {"acme": "budget"}
 
 
+async def test_who_resumes_one_is_not_overruled_where_a_lower_limit_has_made_it_spent(ground: TriggerGround) -> None:
+    budget = await set_budget(ground.store, 1000, pause_triggers=True)
+    process = Process(ground.store)
+    await process.run(app_id="acme").call(tokens=100)
+    await process.close()
+    await Budgets(ground.database).set(replace(budget, limit=50), by="a test")
+    await look(ground)
+    assert "hook" in await pauses(ground)
+
+    await resume(ground, await find(ground, "hook"), by="ann", app_id="acme")
+    await look(ground)
+
+    assert "hook" not in await pauses(ground)
+
+
+async def test_a_second_budget_that_is_spent_after_one_was_resumed_pauses_it(ground: TriggerGround) -> None:
+    await spent(ground)
+    await look(ground)
+    await resume(ground, await find(ground, "hook"), by="ann", app_id="acme")
+
+    newer = await set_budget(ground.store, 50, workflow="Digest", pause_triggers=True)
+    await look(ground)
+
+    hook = await show(ground, await find(ground, "hook"), app_id="acme")
+    assert hook["paused_apps"]["acme"]["by"] == f"the budget {newer.id}"
+
+
+async def test_a_budget_of_each_app_pauses_nothing_of_one_whose_own_goes_before_it(ground: TriggerGround) -> None:
+    await set_budget(ground.store, 1000)
+    await spent(ground, app_id="*")
+
+    await look(ground)
+
+    assert await pauses(ground) == {}
+
+
 async def test_without_such_a_budget_no_trigger_has_a_document(ground: TriggerGround) -> None:
     await set_budget(ground.store, 0)
 

@@ -72,6 +72,7 @@ def test_a_limit_is_kept_exactly(changes: dict[str, Any], limit: int) -> None:
         ({"timezone": "../etc/passwd"}, "timezone", "no time zone"),
         ({"timezone": "Europe"}, "timezone", "no time zone"),
         ({"timezone": ""}, "timezone", "no time zone"),
+        ({"timezone": "localtime"}, "timezone", "no time zone; write one"),
         ({"new_runs": "stop"}, "new_runs", "hold, refuse"),
         ({"running": "refuse"}, "running", "stop, hold"),
         ({"soft": "no"}, "soft", "true or false"),
@@ -94,7 +95,13 @@ def test_all_that_is_wrong_is_said_at_once() -> None:
 
 @pytest.mark.parametrize(
     ("unit", "amount", "words"),
-    [("tokens", 1_234_567, "1,234,567 tokens"), ("usd", 12_500_000_000, "USD 12.5"), ("usd", 1_500, "USD 1.5e-06")],
+    [
+        ("tokens", 1_234_567, "1,234,567 tokens"),
+        ("usd", 12_500_000_000, "USD 12.50"),
+        ("usd", 1, "USD 0.000000001"),
+        ("usd", 1_234_567_000_000_000, "USD 1,234,567.00"),
+        ("usd", 123_456_789_100_000_001, "USD 123,456,789.100000001"),
+    ],
 )
 def test_amounts_are_shown_as_people_write_them(unit: Any, amount: int, words: str) -> None:
     assert amount_in_words(unit, amount) == words

@@ -7,6 +7,7 @@ from typing import Any
 from accounting.budgets.budget import checked_budget
 from accounting.budgets.places import Applying, Place, applying
 from accounting.budgets.store import KeptBudget
+from accounting.budgets.telling import spent_in_words
 
 NOON = datetime(2026, 3, 2, 12, tzinfo=UTC)
 LONG_AGO = NOON - timedelta(days=30)
@@ -93,3 +94,15 @@ def test_a_window_is_over_from_its_end_on() -> None:
     assert not day.is_over(day.span.end - timedelta(microseconds=1))
     assert day.is_over(day.span.end)
     assert not replace(day, span=replace(day.span, end=None)).is_over(NOON + timedelta(days=9999))
+
+
+def test_a_run_says_what_its_app_has_spent_and_of_a_budget_that_apps_share_not_what_they_have() -> None:
+    budgets = [kept(app_id="*", window="month"), kept(), kept(app_id=None, workflow="Digest")]
+
+    said = [spent_in_words(each.place(NOON), 12_345) for each in applying(budgets, "acme", "Digest")]
+
+    assert [sentence.partition(", until")[0] for sentence in said] == [
+        "the budget app:*/month/tokens is spent for acme: 12,345 tokens of 10 tokens",
+        "the budget app:acme/day/tokens is spent: 12,345 tokens of 10 tokens",
+        "the budget workflow:Digest/day/tokens is spent: all of 10 tokens",
+    ]
