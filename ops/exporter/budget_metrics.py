@@ -1,8 +1,7 @@
 """Metrics of budgets, out of their standings.
 
-Several budgets may share their labels: those of apps without a label of their own, and one for each app beside one for
-this app. Of those the fullest is shown, limit and use: it is the one that stops calls first, and an alert must not miss
-it among the others.
+Several may share their labels: those of apps without a label of their own. Of those the fullest is shown, limit and
+use: it is the one that stops calls first, and an alert must not miss it among the others.
 """
 
 from collections.abc import Iterator

@@ -30,8 +30,10 @@ class BudgetLook:
 
 
 async def look_at_budgets(database: AsyncDatabase[Document]) -> BudgetLook:
-    """Rejections also of windows that are over and of budgets that were removed: they stay counted."""
-    found = await standings(database)
+    """Rejections also of windows that are over and of budgets that were removed: they stay counted. A budget for each
+    app of which nobody has spent yet is no budget of all of them together, and has nothing to show."""
+    every = await standings(database)
+    found = [each for each in every if each.app_id is not None or not each.budget.is_for_each_app]
     rejections = Counter({_scope_of(each): 0 for each in found})
     ever = f"^{ever_id('', None)[:-1]}"
     async for counted in database[COLLECTION].find({"_id": {"$regex": ever}}, {"rejections": 1}):

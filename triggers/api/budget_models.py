@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from pydantic import ConfigDict, Field
 
 from accounting.budgets.budget import MAX_NOTE, MOST_TOKENS, NewRuns, Running, Unit, Window
-from triggers.api.field_types import Moment, Name
+from triggers.api.field_types import Moment, Name, said
 from triggers.api.run_models import Asked, Told
 
 EACH_APP = "`*` is each app on its own"
@@ -27,13 +27,15 @@ class BudgetOrder(Asked):
     workflow: Name | None = Field(None, description="Only of this workflow. Needed where `app_id` is null.")
     window: Window = Field(description="`total` has no end; of `run` each run may spend that much.")
     unit: Unit
-    limit: Annotated[float, Field(ge=0, le=MOST_TOKENS)] = Field(description="Tokens, input and output, or USD.")
+    limit: Annotated[float, Field(ge=0, le=MOST_TOKENS), said("must be a number from 0 on, of tokens or USD")] = Field(
+        description="Tokens, input and output, or USD."
+    )
     timezone: Annotated[str, Field(max_length=100)] = Field("UTC", description="Whose hours, days and months.")
     soft: bool = Field(False, description="It warns, and stops nothing.")
     new_runs: NewRuns = Field("hold", description="When it is spent: new runs wait for the next window, or fail.")
     running: Running = Field("stop", description="When it is spent: running ones end, or wait where they stand.")
     pause_triggers: bool = Field(False, description="When it is spent: triggers pause until the window turns.")
-    note: Annotated[str, Field(max_length=MAX_NOTE)] = Field("", description="Why, for whoever looks at it later.")
+    note: Annotated[str, Field(max_length=MAX_NOTE)] = Field("", description="Why, for all who see the budget.")
 
 
 class Standing(Told):

@@ -66,7 +66,7 @@ def set_budget(as_json: bool, **given: Any) -> None:
     unit, limit = _limit(given)
     asked = _checked({**given, "unit": unit, "limit": limit})
 
-    async def work(database: Any, _settings: object) -> "tuple[SetBudget, Sequence[Standing]]":
+    async def work(database: Any, _settings: object) -> "tuple[SetBudget, Sequence[Standing], bool]":
         from accounting.budgets.standing import standings
         from accounting.budgets.store import Budgets
 
@@ -74,13 +74,14 @@ def set_budget(as_json: bool, **given: Any) -> None:
         kept = await budgets.find(asked.id)
         budget = _checked({**given, **_left_as_it_is(given, kept), "unit": unit, "limit": limit})
         done = await budgets.set(budget, by=who_asks())
-        return done, [each for each in await standings(database) if each.budget.id == budget.id]
+        its = [each for each in await standings(database) if each.budget.id == budget.id]
+        return done, its, await _is_of_nobody(database, budget)
 
-    done, standings = with_database(work)
+    done, standings, of_nobody = with_database(work)
     if as_json:
         print_json({"how": done.how, **done.kept.as_json(), "standings": [each.as_json() for each in standings]})
     else:
-        _tell(done, standings)
+        _tell(done, standings, of_nobody=of_nobody)
 
 
 @click.command("remove")
@@ -125,14 +126,26 @@ def _left_as_it_is(given: Mapping[str, Any], kept: "KeptBudget | None") -> dict[
     return {name: getattr(kept.budget, name) for name in _KEPT if given[name] is None}
 
 
-def _tell(done: "SetBudget", standings: "Sequence[Standing]") -> None:
-    from ops.cli.budgets.words import amount_words, consequence_words, limit_words
+async def _is_of_nobody(database: Any, budget: "Budget") -> bool:
+    """Where calls were made and none that it is about: a name that is misspelt limits nothing, and nobody notices."""
+    from accounting.totals.reading import Wanted, usage_totals
+
+    its = Wanted(app_id=None if budget.is_for_each_app else budget.app_id, workflow=budget.workflow)
+    return not await usage_totals(database, [], its) and bool(await usage_totals(database, []))
+
+
+def _tell(done: "SetBudget", standings: "Sequence[Standing]", *, of_nobody: bool) -> None:
+    from accounting.budgets.budget import amount_in_words
+    from ops.cli.budgets.words import consequence_words, limit_words
 
     budget = done.kept.budget
     how = {"created": "is made", "changed": "is changed", "unchanged": "is as it was"}[done.how]
     click.echo(f"{budget.id} {how}: {limit_words(budget)}")
     click.echo(consequence_words(budget))
+    if of_nobody and done.how == "created":
+        click.echo("unattended: no model call that it limits was made yet; is its name right?", err=True)
     spent = [each for each in standings if each.exhausted]
     if spent and not budget.soft:
-        whose = f"by {len(spent)} apps" if budget.is_for_each_app else amount_words(budget.unit, spent[0].spent)
+        apps = "1 app" if len(spent) == 1 else f"{len(spent):,} apps"
+        whose = f"by {apps}" if budget.is_for_each_app else amount_in_words(budget.unit, spent[0].spent)
         click.echo(f"unattended: it is spent already, {whose}: `unattended budgets show {budget.id}`", err=True)

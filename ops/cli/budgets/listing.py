@@ -102,20 +102,23 @@ def story_lines(kept: "KeptBudget", found: "Sequence[Standing]", shown: "Termina
 
 
 def _standing_lines(each: "Standing", shown: "Terminal", now: datetime) -> Iterator[str]:
+    from accounting.budgets.budget import amount_in_words
     from ops.cli.amounts import whole
     from ops.cli.bars import bar, percent
     from ops.cli.budgets.table import MAX_BAR, colour_of, ends_in
-    from ops.cli.budgets.words import amount_words, usd_beside
+    from ops.cli.budgets.words import usd_beside
 
     if each.start is None:  # of a window of run: each counts for itself
+        if each.rejections_total:
+            yield f"calls that were not made: {each.rejections_total:,} ever"
         return
     unit, limit = each.budget.unit, each.limit
     drawn = shown.styled(bar(each.share, MAX_BAR, unicode=shown.unicode), fg=colour_of(each))
     spent = whole(each.spent) if unit == "tokens" else usd_beside(each.spent, limit)
     yield ""
-    yield f"{spent} of {amount_words(unit, limit)}, {percent(each.share)}  {drawn}".rstrip()
+    yield f"{spent} of {amount_in_words(unit, limit)}, {percent(each.share)}  {drawn}".rstrip()
     if each.reserved:
-        yield f"{amount_words(unit, each.reserved)} more are reserved for calls that are being made"
+        yield f"{amount_in_words(unit, each.reserved)} more are reserved for calls that are being made"
     if each.exhausted_since is not None:
         yield f"spent since {moment(each.exhausted_since)} UTC"
     if each.rejections_total:

@@ -5,9 +5,10 @@ from datetime import datetime
 from itertools import groupby
 from typing import TYPE_CHECKING
 
+from accounting.budgets.budget import usd_exactly
 from ops.cli.amounts import short, whole
 from ops.cli.bars import bar, percent
-from ops.cli.budgets.words import usd_beside, usd_exactly
+from ops.cli.budgets.words import usd_beside
 from ops.cli.grid import GAP, Column, fitting, grid_lines, width_of
 from ops.cli.runs.lines import lasting
 from ops.cli.verdicts import printable
@@ -74,8 +75,9 @@ def _columns(rows: "Sequence[Standing]", terminal: "Terminal", now: datetime) ->
             cells = [_cell(row, title, number, whole) for row, number in zip(rows, numbers, strict=True)]
             shorter = [_cell(row, title, number, short) for row, number in zip(rows, numbers, strict=True)]
             yield Column(title, cells, shorter)
-    if any(row.rejections for row in rows):
-        yield Column("rejected", [whole(row.rejections) for row in rows])
+    rejected = [row.rejections if row.start else row.rejections_total for row in rows]  # a run's window is not shown
+    if any(rejected):
+        yield Column("rejected", [*map(whole, rejected)])
     yield Column("ends in", [ends_in(row.end, now) for row in rows])
     yield Column("used", [percent(row.share) if row.start else "" for row in rows])
 

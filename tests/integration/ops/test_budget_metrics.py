@@ -56,6 +56,18 @@ async def test_what_budgets_kept_back_is_counted_for_all_windows_and_for_budgets
     }
 
 
+async def test_a_budget_for_each_app_that_nobody_has_spent_of_shows_nothing(store: RunStore) -> None:
+    """Its labels would be those of a budget that all apps share."""
+    await made(store, app_id="*", workflow="W")
+    await made(store, app_id="*", window="run")
+    shared = await made(store, workflow="W")
+
+    found = await look_at_budgets(store.database)
+
+    assert [each.budget for each in found.standings] == [shared.budget]
+    assert found.rejections == {Scope(None, "W", "day", "tokens"): 0}
+
+
 async def test_an_app_with_a_budget_has_a_label_before_it_has_spent_anything(store: RunStore) -> None:
     await made(store, app_id="acme")
 

@@ -8,7 +8,10 @@ import pytest
 from click.testing import CliRunner, Result
 from rich.cells import cell_len
 
+from accounting.budgets.places import Place
 from accounting.budgets.store import Budgets
+from accounting.budgets.window_store import WindowStore
+from accounting.budgets.windows import span_at
 from ops.cli.budgets.group import budgets
 from tests.integration.ops.command import unattended
 from tests.integration.ops.on_terminal import on_terminal
@@ -101,6 +104,32 @@ async def test_the_list_is_for_people_pipes_and_programs(stage: Stage) -> None:
     assert datetime.fromisoformat(rows[0]["window_end"]) > datetime.now(UTC)
     assert [line.split()[0] for line in screen] == ["budget", *ids]
     assert max(map(cell_len, screen)) <= 70
+
+
+async def test_a_budget_for_a_name_that_nobody_has_used_is_doubted(stage: Stage) -> None:
+    day = ("--per", "day", "--usd", "10")
+    first = await asked(stage, "set", "--app", "acme", *day)
+    await use(stage.store.database, [Used("acme", workflow="Digest")])
+
+    said = [await asked(stage, "set", *whose, *day) for whose in (("--workflow", "Digest"), ("--app", "*"))]
+    doubted = [await asked(stage, "set", *whose, *day) for whose in (("--workflow", "Dgiest"), ("--app", "acne"))]
+
+    assert [each.stderr for each in (first, *said)] == [""] * 3
+    assert {each.stderr for each in doubted} == {
+        "unattended: no model call that it limits was made yet; is its name right?\n"
+    }
+
+
+async def test_of_one_app_that_has_spent_all_one_is_said(stage: Stage) -> None:
+    await asked(stage, "set", "--app", "*", "--per", "total", "--usd", "1")
+    [budget] = await Budgets(stage.store.database).list()
+    place = Place(budget, "acme", span_at("total", "UTC", datetime.now(UTC)))
+    await use(stage.store.database, [Used("acme", input=2_000_000, output=0)])
+    await WindowStore(stage.store.database).open(place)
+
+    changed = await asked(stage, "set", "--app", "*", "--per", "total", "--usd", "2")
+
+    assert changed.stderr == "unattended: it is spent already, by 1 app: `unattended budgets show app:*/total/usd`\n"
 
 
 async def test_what_was_spent_before_a_budget_was_set_is_told(stage: Stage) -> None:

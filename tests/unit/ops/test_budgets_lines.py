@@ -15,7 +15,7 @@ from accounting.budgets.store import KeptBudget
 from ops.cli.budgets.group import budgets
 from ops.cli.budgets.listing import story_lines
 from ops.cli.budgets.table import table_lines
-from ops.cli.budgets.words import amount_words, consequence_words, limit_words
+from ops.cli.budgets.words import consequence_words, limit_words
 from ops.cli.terminal import Terminal
 
 WIDE = Terminal(width=160, coloured=False, unicode=True)
@@ -55,6 +55,14 @@ def test_a_line_says_how_a_budget_stands() -> None:
     assert line_of(lines, "app:acme/total/usd")[1:6] == ["2,600.00", "2,500.00", "-100.00", "0.00", "0"]
     assert line_of(lines, "app:acme/total/usd")[-2:] == ["104 %", "█" * 30]
     assert line_of(lines, "app:acme/run/usd")[1:] == ["10.00", "0"]
+
+
+def test_of_a_budget_per_run_all_that_it_kept_from_being_made_is_told() -> None:
+    per_run = Standing(budget(window="run"), "acme", None, None, rejections_total=1234)
+    kept = KeptBudget(per_run.budget, NOW, NOW, NOW, "ann (cli)")
+
+    assert line_of(table([per_run]), "app:acme/run/usd")[1:] == ["10.00", "1,234"]
+    assert [*story_lines(kept, [per_run], WIDE, now=NOW)][-1] == "calls that were not made: 1,234 ever"
 
 
 def test_of_a_budget_of_each_app_the_fullest_are_shown_and_the_rest_is_counted() -> None:
@@ -116,18 +124,6 @@ def test_a_budget_reads_as_a_sentence(fields: dict[str, Any], said: str) -> None
 )
 def test_what_happens_when_it_is_spent_is_said(fields: dict[str, Any], said: str) -> None:
     assert consequence_words(budget(**fields)) == f"when it is spent: {said}"
-
-
-def test_amounts_have_their_cents_and_all_of_their_digits() -> None:
-    amounts = [10 * NANO, NANO // 2, 1, 1_234_567 * NANO]
-
-    assert [amount_words("usd", each) for each in amounts] == [
-        "USD 10.00",
-        "USD 0.50",
-        "USD 0.000000001",
-        "USD 1,234,567.00",
-    ]
-    assert amount_words("tokens", 2_000_000) == "2,000,000 tokens"
 
 
 def test_a_story_tells_who_set_it_and_why() -> None:

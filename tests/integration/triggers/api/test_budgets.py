@@ -105,8 +105,8 @@ async def test_names_of_all_sorts_have_an_address(operator: Client) -> None:
 async def test_what_cannot_be_a_budget_is_said_field_by_field(operator: Client) -> None:
     for fields, field, said in (
         ({"window": "fortnight"}, "window", "must be 'hour', 'day'"),
-        ({"limit": -1}, "limit", "greater than or equal to 0"),
-        ({"limit": "10"}, "limit", "number"),
+        ({"limit": -1}, "limit", "must be a number from 0 on"),
+        ({"limit": "10"}, "limit", "must be a number from 0 on"),
         ({"unit": "tokens", "limit": 1.5}, "limit", "is a whole number of tokens"),
         ({"app_id": None}, "app_id", "is needed, or a workflow"),
         ({"timezone": "berlin"}, "timezone", "did you mean Europe/Berlin?"),
