@@ -145,7 +145,8 @@ async def test_a_replay_of_many_that_was_killed_and_repeated_makes_one_each(stag
     assert dry.out.splitlines()[0].startswith(f"{run_ids[0]}  acme  Relay  test  parked  model_error")
     assert dry.out.splitlines()[-1] == "would replay 200 runs: state parked; nothing was changed"
     assert second.code == 0
-    assert second.json["changed"] + second.json["already"] == left
+    # What the first one was about to do when it was killed, the server may do after it was counted.
+    assert 0 < second.json["changed"] + second.json["already"] <= left
     replays = await stage.store.runs.find({"replay_of": {"$ne": None}}).to_list(None)
     assert sorted(run["replay_of"] for run in replays) == run_ids
     old = await stage.store.runs.find({"_id": {"$in": run_ids}}).to_list(None)
