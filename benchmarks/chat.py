@@ -22,6 +22,9 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+# This folder comes last: `accounting` and `triggers` are the packages, not files of it.
+sys.path.sort(key=lambda place: Path(place).resolve() == Path(__file__).resolve().parent)
+
 HERE = Path(__file__).resolve().parent
 ENGINES = ("bare b2", "bare stock", "unattended")
 TARGET_RATIO, TARGET_KB = 1.3, 150

@@ -20,6 +20,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+# This folder comes last: `accounting` and `triggers` are the packages, not files of it.
+sys.path.sort(key=lambda place: Path(place).resolve() == Path(__file__).resolve().parent)
+
 import psutil
 import yaml
 from redis.asyncio import Redis
@@ -62,7 +65,6 @@ class Result:
 
 async def bare(services: Services, scenario: Scenario) -> Result:
     os.environ["BARE_BROKER"] = services.redis_url or ""
-    sys.path.insert(0, str(HERE))
     from bare_celery import count as task
 
     redis = Redis.from_url(services.redis_url or "")

@@ -18,6 +18,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+# This folder comes last: `accounting` and `triggers` are the packages, not files of it.
+sys.path.sort(key=lambda place: Path(place).resolve() == Path(__file__).resolve().parent)
+
 import yaml
 
 from workflows.package.catalog import LIBRARY, package_folders

@@ -8,6 +8,7 @@ import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from typing import NoReturn
 
 import pytest
@@ -16,6 +17,8 @@ from tests.unit.docs.test_docs import PAGES, ROOT, blocks, code_spans, read
 
 BENCHMARKS = ROOT / "benchmarks"
 NAMED = re.compile(r"(?P<python>\S*python3? )?(?P<folder>benchmarks/)?(?P<script>\w+\.py)\b(?P<rest>.*)")
+OURS = re.compile(r"^\s*(from|import) (accounting|workflows|workers|triggers|ops)\b", re.MULTILINE)
+IMPORTED = re.compile(r"^\s*(?:from|import) (\w+)", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,3 +104,25 @@ def test_every_benchmark_with_a_parser_is_on_its_page() -> None:
     commands = {each.script for each in USAGES if each.command and each.place == "benchmarks/README.md"}
 
     assert {each.name for each in BENCHMARKS.glob("*.py") if "argparse" in read(each)} <= commands
+
+
+@pytest.mark.parametrize("script", sorted(path.name for path in BENCHMARKS.glob("*.py")))
+def test_no_benchmark_takes_a_file_beside_it_for_one_of_our_packages(script: str) -> None:
+    """`accounting.py` and `triggers.py` lie there, in the folder that Python would look into first."""
+    text = read(BENCHMARKS / script)
+    starts_ours = '__name__ == "__main__"' in text and any(OURS.search(read(path)) for path in with_siblings(script))
+    before, put_last, _ = text.partition("sys.path.sort(key=lambda place: Path(place).resolve() ==")
+
+    assert not starts_ours or (put_last and not OURS.search(before))
+
+
+def with_siblings(script: str) -> set[Path]:
+    """It, and the files beside it that it imports, at its beginning or later."""
+    found: set[Path] = set()
+    waiting = [BENCHMARKS / script]
+    while waiting:
+        path = waiting.pop()
+        if path.is_file() and path not in found:
+            found.add(path)
+            waiting += [BENCHMARKS / f"{name}.py" for name in IMPORTED.findall(read(path))]
+    return found
