@@ -11,7 +11,7 @@ CHAOS_OF_TRIGGERS := tests/chaos/test_schedulers.py tests/chaos/test_change_stre
 CHAOS_OF_ACCOUNTING := tests/chaos/test_accounting_storm.py
 .DEFAULT_GOAL := help
 
-.PHONY: help demo up doctor test test-fast test-integration chaos chaos-triggers chaos-accounting check format coverage constraints clean
+.PHONY: help demo up doctor test test-fast test-integration chaos chaos-triggers chaos-accounting dashboards audit check format coverage constraints clean
 
 help: ## Show this help
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -57,6 +57,13 @@ chaos-triggers: $(VENV)/.installed-dev ## The same for clocks and changes: 10,00
 chaos-accounting: $(VENV)/.installed-dev ## The same for the ledger: 1,000 runs and 20 kills against a model server that counts; some 5 minutes
 	@UNATTENDED_TEST_LONG=1 $(BIN)/pytest -q --session-timeout=900 $(CHAOS_OF_ACCOUNTING) $(ARGS)
 
+dashboards: $(VENV)/.installed-dev ## Write the dashboards' JSON anew from their source
+	@$(BIN)/python -m ops.dashboards $(ARGS)
+
+audit: $(VENV)/.installed ## Ask the package index which of the pinned versions have known weaknesses
+	@$(PYTHON) -m venv $(VENV)-audit && $(VENV)-audit/bin/python -m pip install --quiet --disable-pip-version-check pip-audit
+	@$(VENV)-audit/bin/pip-audit --requirement constraints.txt --no-deps --disable-pip --strict $(ARGS)
+
 check: $(VENV)/.installed-dev ## Lint, types and import rules
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
@@ -74,4 +81,4 @@ constraints: $(VENV)/.installed-dev ## Pin what is installed now: versions only,
 	@$(BIN)/python -m pip freeze --exclude-editable --exclude pip --exclude setuptools > constraints.txt
 
 clean: ## Remove .venv and caches; data in .unattended stays
-	@rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis *.egg-info build dist
+	@rm -rf $(VENV) $(VENV)-audit .mypy_cache .ruff_cache .pytest_cache .hypothesis *.egg-info build dist
