@@ -1,0 +1,71 @@
+"""What an address asks for: filters as people write them, checked, with a sentence where one cannot be used."""
+
+from collections.abc import Mapping
+from datetime import datetime
+from enum import StrEnum
+from typing import TypeVar
+from urllib.parse import quote, urlencode
+
+import click
+from starlette.datastructures import QueryParams
+
+from ops.cli.runs.asking import MOMENT
+from triggers.api.field_types import MAX_NAME
+from triggers.gateway.problems import ProblemError
+
+Choice = TypeVar("Choice", bound=StrEnum)
+
+
+def text(query: QueryParams, name: str) -> str | None:
+    """An empty field asks for nothing."""
+    value = query.get(name, "").strip()
+    if len(value) > MAX_NAME:
+        raise ProblemError(422, f"{name}: is longer than {MAX_NAME} characters")
+    return value or None
+
+
+def one_of(query: QueryParams, name: str, choices: type[Choice]) -> Choice | None:
+    value = text(query, name)
+    if value is None:
+        return None
+    try:
+        return choices(value)
+    except ValueError:
+        raise ProblemError(422, f"{name}: must be one of {', '.join(choices)}") from None
+
+
+def one_word(query: QueryParams, name: str, words: tuple[str, ...], usual: str | None = None) -> str | None:
+    value = text(query, name)
+    if value is not None and value not in words:
+        raise ProblemError(422, f"{name}: must be one of {', '.join(words)}")
+    return value or usual
+
+
+def moment(query: QueryParams, name: str) -> datetime | None:
+    """An age such as 2h or 7d, or a date, as `unattended runs list --since` takes it."""
+    value = text(query, name)
+    if value is None:
+        return None
+    try:
+        return age(value)
+    except click.BadParameter as error:
+        raise ProblemError(422, f"{name}: {error.message}") from None
+
+
+def age(value: str) -> datetime:
+    return MOMENT.convert(value, None, None)
+
+
+def run_path(run_id: str) -> str:
+    return f"/console/runs/{quote(run_id, safe='')}"
+
+
+def trigger_path(trigger_id: str, **query: str | None) -> str:
+    """An id has its app percent-encoded already, and is one part of a path behind its workflow."""
+    workflow, _, name = trigger_id.partition("/")
+    return with_query(f"/console/triggers/{quote(workflow, safe='')}/{quote(name, safe='')}", query)
+
+
+def with_query(path: str, query: Mapping[str, str | None]) -> str:
+    said = {name: value for name, value in query.items() if value}
+    return f"{path}?{urlencode(said)}" if said else path

@@ -1,0 +1,42 @@
+"""Confirming: an action is done from a page that says what it does, by a session that may act."""
+
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+
+from ops.console.desk import SEE_OTHER, Desk
+from ops.console.visitor import Visitor
+from triggers.gateway.problems import ProblemError
+
+
+def not_yet_allowed(desk: Desk, request: Request, visitor: Visitor, title: str) -> Response | None:
+    """The page that offers to allow actions; None where they are allowed."""
+    visitor.check_writes()
+    if visitor.may_act:
+        return None
+    query = f"?{request.url.query}" if request.url.query else ""
+    here = f"{request.url.path}{query}"
+    return desk.pages.page("not_allowed", visitor, status=403, title=title, here=here, back=_thing(request))
+
+
+def confirmation(desk: Desk, request: Request, visitor: Visitor, template: str, **values: Any) -> Response:
+    return desk.pages.page(template, visitor, back=_thing(request), **values)
+
+
+def check_allowed(visitor: Visitor) -> None:
+    """Before anything is done: it may be long ago that the page was shown."""
+    visitor.check_writes()
+    if not visitor.may_act:
+        raise ProblemError(403, "actions are not allowed in this session any more; allow them and try again")
+
+
+async def done(desk: Desk, visitor: Visitor, said: str, path: str) -> Response:
+    await desk.sessions.tell(visitor.session, said)
+    return RedirectResponse(path, SEE_OTHER)
+
+
+def _thing(request: Request) -> str:
+    """The page of what the action is about, with the app that was looked at."""
+    query = f"?{request.url.query}" if request.url.query else ""
+    return request.url.path.rpartition("/")[0] + query

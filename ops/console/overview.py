@@ -1,0 +1,97 @@
+"""The overview: what waits, what goes on, what needs somebody, and what is nearly spent; each leads to its list."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from accounting.totals.reading import Wanted as WantedUsage
+from ops.console import asked
+from ops.console.budgets import WARNS_AT, budget_rows
+from ops.console.desk import Desk
+from ops.console.runs import row_of
+from ops.console.triggers import rows_of
+from ops.console.usage_chart import chart_of
+from ops.console.visitor import Visitor
+from triggers.api.paging import Paging
+from triggers.api.run_reading import newest_runs
+from triggers.control.listing import Wanted
+from workers.store.matching import Matching
+from workers.store.run import NOT_SUCCEEDED, HoldKind, RunState
+from workers.store.run_store import RunStore
+from workers.together import together
+
+LATELY = timedelta(hours=24)
+MOST_COUNTED = 1_000
+NEWEST = 8
+MOST_PAUSED = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """`kind` is its colour where there is any."""
+
+    label: str
+    kind: str
+    path: str
+    matching: Matching
+
+
+def _tiles(app_id: str | None, now: datetime) -> Sequence[Tile]:
+    def tile(label: str, kind: str, **query: str) -> Tile:
+        hold = HoldKind(query["hold"]) if "hold" in query else None
+        since = now - LATELY if "since" in query else None
+        matching = Matching(app_id=app_id, states=(RunState(query["state"]),), hold=hold, since=since)
+        return Tile(label, kind, asked.with_query("/console/runs", query), matching)
+
+    return (
+        tile("running", "busy", state="running"),
+        tile("queued", "busy", state="queued"),
+        *(tile(f"held by a {hold} limit" if hold != "budget" else "held by a budget", "warn", state="queued", hold=hold)
+          for hold in HoldKind),
+        tile("waiting for a person", "warn", state="needs_human"),
+        tile("parked", "bad", state="parked"),
+        tile("failed in 24 hours", "bad", state="failed", since="24h"),
+    )  # fmt: skip
+
+
+async def overview(desk: Desk, _request: Request, visitor: Visitor) -> Response:
+    store, app_id, now = desk.ground.store, visitor.scope, datetime.now(UTC)
+    tiles = _tiles(app_id, now)
+    counts = await together(_count(store, each.matching) for each in tiles)
+    troubled = Matching(app_id=app_id, states=NOT_SUCCEEDED, since=now - LATELY)
+    chart = await chart_of(desk.ground.database, WantedUsage(app_id=app_id, since=now - LATELY), None, now=now)
+    budgets = await budget_rows(desk.ground.database, visitor.caller)
+    return desk.pages.page(
+        "overview",
+        visitor,
+        title="Overview",
+        section="",
+        tiles=[
+            _shown(tile, count) for tile, count in zip(tiles, counts, strict=True) if count or not tile.matching.hold
+        ],
+        newest=await _runs(store, Matching(app_id=app_id)),
+        troubled=await _runs(store, troubled),
+        paused=await rows_of(desk, visitor, Wanted(app_id, state="paused"), limit=MOST_PAUSED),
+        inactive=await rows_of(desk, visitor, Wanted(app_id, state="inactive"), limit=MOST_PAUSED),
+        budgets=[each for each in budgets if each["share"] is not None and each["share"] >= WARNS_AT],
+        chart=chart,
+    )
+
+
+async def _count(store: RunStore, matching: Matching) -> int:
+    """At most one more than are counted: how many there are beyond a thousand, Prometheus knows."""
+    return await store.runs.count_documents(matching.query(), limit=MOST_COUNTED + 1)
+
+
+def _shown(tile: Tile, count: int) -> Mapping[str, Any]:
+    text = f"{MOST_COUNTED:,}+" if count > MOST_COUNTED else f"{count:,}"
+    return {"label": tile.label, "kind": tile.kind if count else "none", "path": tile.path, "count": text}
+
+
+async def _runs(store: RunStore, matching: Matching) -> list[dict[str, Any]]:
+    paging = Paging(NEWEST - 1, None, "", ())
+    return [row_of(run) async for run in newest_runs(store, matching, paging)]

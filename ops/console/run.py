@@ -1,0 +1,65 @@
+"""One run's story: why it started, who worked on it, turn by turn what was said and done, and what it cost."""
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from pymongo import ASCENDING
+from starlette.requests import Request
+from starlette.responses import Response
+
+from accounting.ledger.rows import COLLECTION
+from ops.cli.runs.story_lines import own_facts, why_so
+from ops.console import asked
+from ops.console.desk import Desk
+from ops.console.run_orders import possible_orders
+from ops.console.timeline import owners_of
+from ops.console.visitor import Visitor
+from workers.control.story import story_of
+from workers.store.run import RunState
+
+MOST_CALLS = 2_000
+MOST_SHOWN = 40
+_OF_A_CALL = ("agent", "model", "at", "ok", "input_tokens", "output_tokens", "cost_nano_usd")
+
+Story = Mapping[str, Any]
+
+
+async def show_run(desk: Desk, request: Request, visitor: Visitor) -> Response:
+    store = desk.ground.store
+    story = await story_of(store, request.path_params["run_id"], app_id=visitor.scope)
+    calls = store.database[COLLECTION].find({"run_id": story["run_id"]}, dict.fromkeys(_OF_A_CALL, 1))
+    rows = await calls.sort([("at", ASCENDING), ("_id", ASCENDING)]).limit(MOST_CALLS).to_list(None)
+    owners = [*owners_of(story, rows, now=datetime.now(UTC))]
+    return desk.pages.page(
+        "run",
+        visitor,
+        title=f"Run …{story['run_id'][-6:]}",
+        section="runs",
+        run=story,
+        facts=[*own_facts(story), *why_so(story)],
+        links=_links(story),
+        owners=owners,
+        unseen=len(story["turns"]) - sum(len(owner.turns) for owner in owners),
+        orders=possible_orders(story) if visitor.may_write else [],
+        path=asked.run_path(story["run_id"]),
+        is_going_on=story["state"] in {RunState.QUEUED, RunState.RUNNING},
+        most_shown=MOST_SHOWN,
+    )
+
+
+def _links(story: Story) -> Sequence[tuple[str, Sequence[tuple[str, str | None]]]]:
+    """What it is tied to: a label, and names that lead somewhere or not."""
+    runs: Mapping[str, Sequence[str]] = {
+        "parent": [story["parent_run_id"]] if story.get("parent_run_id") else [],
+        "replay of": [story["replay_of"]] if story.get("replay_of") else [],
+        "replayed as": story["replays"],
+    }
+    found: list[tuple[str, Sequence[tuple[str, str | None]]]] = [
+        (label, [(run_id, asked.run_path(run_id)) for run_id in ids]) for label, ids in runs.items() if ids
+    ]
+    if chain := story.get("chain"):
+        found.append(("chain", [(each, asked.trigger_path(each)) for each in chain]))
+    if story.get("user_id"):
+        found.append(("user", [(story["user_id"], None)]))
+    return found

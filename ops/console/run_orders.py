@@ -1,0 +1,61 @@
+"""Orders on a run: which of them it takes in its state, and what each of them does, in the words of its page."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from workers.store.run import RunState
+
+Story = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """`does` is said before it is done; `is_end`: it cannot be taken back."""
+
+    name: str
+    label: str
+    does: str
+    is_end: bool = False
+
+
+_ENDS = "It ends at once as cancelled, and no agent speaks any more. This cannot be taken back."
+_REPLAY = Order(
+    "replay",
+    "Replay",
+    "What this run was asked to do is asked once more, as a new run with the same input. Its model calls cost again. "
+    "Asked for twice, it starts one run.",
+)
+_CANCEL = Order("cancel", "Cancel", _ENDS, is_end=True)
+_CANCEL_RUNNING = Order(
+    "cancel",
+    "Cancel",
+    "Its worker is asked to stop, closes the chat with its next heartbeat and ends the run as cancelled. What its "
+    "tools have done stays done. This cannot be taken back.",
+    is_end=True,
+)
+_DISCARD = Order(
+    "discard",
+    "Discard",
+    "The run is given up and ends as cancelled; its turns and its outcome stay to be read. This cannot be taken back.",
+    is_end=True,
+)
+_RETRY = Order("retry-now", "Retry now", "The run does not wait for its time any more: it is due at once.")
+_ANSWER = Order("answer", "Answer", "What you write is given to the run, which goes on where it stands.")
+
+_BY_STATE: Mapping[str, tuple[Order, ...]] = {
+    RunState.QUEUED: (_CANCEL,),
+    RunState.RUNNING: (_CANCEL_RUNNING,),
+    RunState.PARKED: (_REPLAY, _DISCARD),
+    RunState.NEEDS_HUMAN: (_ANSWER, _DISCARD),
+    RunState.SUCCEEDED: (_REPLAY,),
+    RunState.FAILED: (_REPLAY,),
+    RunState.CANCELLED: (_REPLAY,),
+}
+
+
+def possible_orders(run: Story) -> list[Order]:
+    orders = list(_BY_STATE[run["state"]])
+    if run["state"] == RunState.QUEUED and run.get("not_before") and not run.get("hold"):
+        orders.insert(0, _RETRY)
+    return orders

@@ -1,0 +1,36 @@
+"""A visitor: a session together with the key it stands on, which says what may be seen and done."""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from ops.console.sessions import Session
+from triggers.api.access import Caller
+from triggers.gateway.problems import ProblemError
+
+
+@dataclass(frozen=True, slots=True)
+class Visitor:
+    session: Session
+    caller: Caller
+
+    @property
+    def scope(self) -> str | None:
+        """The one app that this visitor sees; None for all. Goes into every question to the store."""
+        return self.caller.scope
+
+    @property
+    def name(self) -> str:
+        """For records of who did something."""
+        return f"{self.caller.key.name} (console)"
+
+    @property
+    def may_write(self) -> bool:
+        return self.caller.key.access == "write"
+
+    @property
+    def may_act(self) -> bool:
+        return self.may_write and self.session.may_act(datetime.now(UTC))
+
+    def check_writes(self) -> None:
+        if not self.may_write:
+            raise ProblemError(403, "this key may only read; log in with one that was made without --read-only")

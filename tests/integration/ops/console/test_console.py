@@ -1,0 +1,240 @@
+"""The console as a program sees it: who is let in, what an app sees, what is refused, and what each answer forbids."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from urllib.parse import quote
+
+import httpx
+import pytest
+
+from ops.console.pages import HEADERS
+from ops.console.sessions import COLLECTION
+from tests.integration.ops.console.conftest import ORDER_ID, Console, Visit, accepted
+from tests.integration.stage import until
+from triggers.api_keys import ApiKeys
+
+pytestmark = pytest.mark.integration
+
+LEAD = "/console/triggers/Sales/lead"
+
+
+async def state_of(console: Console, run_id: str) -> str:
+    return str((await console.stage.run(run_id))["state"])
+
+
+async def form(visit: Visit, path: str) -> dict[str, Any]:
+    """What a confirmation page sends beside what is filled in."""
+    page = (await visit.get(path)).text
+    found = ORDER_ID.search(page)
+    return {"form_token": await visit.token(), **({} if found is None else {"order_id": found[1]})}
+
+
+async def test_every_answer_forbids_what_no_page_needs(console: Console) -> None:
+    visit = await console.visit()
+    paths = ("", "/login", "/runs", "/runs/run_x", "/nothing", "/static/console.css", "/runbook", "/runs?state=odd")
+
+    for path in paths:
+        answer = await visit.get(f"/console{path}")
+        assert {name: answer.headers.get(name) for name in HEADERS} == dict(HEADERS), path
+        assert "style=" not in answer.text, path
+        assert "<style" not in answer.text, path
+    policy = HEADERS["content-security-policy"].split("; ")
+    assert {"default-src 'none'", "script-src 'self'", "frame-ancestors 'none'", "form-action 'self'"} <= set(policy)
+    stranger = await console.gateway.client.get("/console/runs?state=failed")
+    assert stranger.headers["location"] == "/console/login?next=%2Fconsole%2Fruns%3Fstate%3Dfailed"
+    assert stranger.headers["content-security-policy"] == HEADERS["content-security-policy"]
+    assert (await console.gateway.client.post("/console")).status_code == 405
+
+
+async def test_a_key_opens_a_session_and_the_cookie_is_kept_from_scripts_and_other_sites(console: Console) -> None:
+    visit = await console.visit()
+
+    answer = await visit.log_in()
+    secure = await visit.log_in(origin=f"https://{visit.origin.removeprefix('http://')}")
+    [session, *_] = await console.gateway.ground.database[COLLECTION].find().sort("created_at", -1).to_list(1)
+
+    cookie = answer.headers["set-cookie"]
+    assert all(part in cookie for part in ("HttpOnly", "SameSite=strict", "Path=/console", "Max-Age=43200"))
+    assert "Secure" not in cookie
+    assert "Secure" in secure.headers["set-cookie"]
+    assert secure.cookies["unattended_console"] not in str(session)
+    assert visit.key not in str(session)
+
+
+@pytest.mark.parametrize("key", ["", "nonsense", "ua_" + "x" * 43])
+async def test_a_wrong_key_is_told_so_and_opens_nothing(console: Console, key: str) -> None:
+    origin = f"http://127.0.0.1:{console.gateway.address[1]}"
+    answer = await console.gateway.client.post("/console/login", data={"key": key}, headers={"origin": origin})
+
+    assert answer.status_code == 401
+    assert "unknown, revoked or expired" in answer.text
+    assert "set-cookie" not in answer.headers
+
+
+async def test_a_login_leads_to_where_one_was_and_never_to_another_site(console: Console) -> None:
+    visit = await console.visit()
+    places = {"/console/runs?state=failed": True, "//evil.example": False, "https://evil.example/console": False}
+
+    for where, is_ours in places.items():
+        answer = await visit.send("/console/login", key=visit.key, next=where)
+        assert answer.headers["location"] == (where if is_ours else "/console")
+
+
+async def test_a_revoked_key_ends_its_sessions_within_a_second_or_two(console: Console) -> None:
+    visit = await console.visit("leaver")
+    [key] = [each for each in await ApiKeys(console.gateway.ground.database).list() if each.name == "leaver"]
+    assert (await visit.get("/console/runs")).status_code == 200
+
+    await ApiKeys(console.gateway.ground.database).revoke(key.id)
+
+    async def refused() -> httpx.Response | None:
+        answer = await visit.get("/console/runs")
+        return answer if answer.status_code == 303 else None
+
+    answer: httpx.Response = await until("the session is over", refused, within_s=3)
+    assert answer.headers["location"].startswith("/console/login?next=")
+
+
+async def test_a_session_ends_by_itself_and_by_logging_out(console: Console) -> None:
+    sessions = console.gateway.ground.database[COLLECTION]
+    visit, leaving = await console.visit(), await console.visit()
+    before = await sessions.count_documents({})
+
+    await leaving.send("/console/logout", form_token=await leaving.token())
+    assert await sessions.count_documents({}) == before - 1
+    assert (await leaving.get("/console")).status_code == 303
+    await sessions.update_many({}, {"$set": {"expires_at": datetime.now(UTC) - timedelta(seconds=1)}})
+    assert (await visit.get("/console")).status_code == 303
+    indexes = await sessions.index_information()
+    assert indexes["until_expired"]["expireAfterSeconds"] == 0
+
+
+async def test_a_form_of_another_site_or_session_changes_nothing(console: Console) -> None:
+    visit, other = await console.visit(), await console.visit()
+    await visit.allow_actions()
+    run_id = await accepted(console.stage)
+    path, token = f"/console/runs/{run_id}/cancel", await visit.token()
+
+    refused = [
+        await visit.send(path, form_token=token, headers={"origin": "https://evil.example"}),
+        await visit.send(path, form_token=token, headers={"origin": "null"}),
+        await visit.client.post(path, data={"form_token": token}),  # no origin at all
+        await visit.send(path, form_token=""),
+        await visit.send(path, form_token=await other.token()),
+        await visit.client.post(path, json={"form_token": token}, headers={"origin": visit.origin}),
+    ]
+
+    assert [answer.status_code for answer in refused] == [403, 403, 403, 403, 403, 415]
+    assert await state_of(console, run_id) == "queued"
+    assert (await visit.send(path, form_token=token)).status_code == 303
+    assert await state_of(console, run_id) == "cancelled"
+
+
+async def test_nothing_is_done_by_a_session_that_may_not(console: Console) -> None:
+    run_id = await accepted(console.stage)
+    reader, writer = await console.visit("reader", access="read"), await console.visit()
+    path = f"/console/runs/{run_id}/cancel"
+
+    assert path not in (await reader.get(f"/console/runs/{run_id}")).text
+    for visit in (reader, writer):
+        assert (await visit.get(path)).status_code == 403
+        assert (await visit.send(path, form_token=await visit.token())).status_code == 403
+    allowed = await reader.send("/console/actions", form_token=await reader.token(), allow="yes")
+    assert allowed.status_code == 403
+    await writer.allow_actions()
+    await console.gateway.ground.database[COLLECTION].update_many(
+        {"actions_until": {"$ne": None}}, {"$set": {"actions_until": datetime.now(UTC) - timedelta(seconds=1)}}
+    )
+    assert (await writer.send(path, form_token=await writer.token())).status_code == 403
+    assert await state_of(console, run_id) == "queued"
+
+
+async def test_actions_are_recorded_with_the_keys_name_and_a_second_click_fires_nothing(console: Console) -> None:
+    visit = await console.visit("Grace")
+    await visit.allow_actions()
+    runs = console.gateway.ground.store.runs
+
+    paused = await visit.send(f"{LEAD}/pause", **await form(visit, f"{LEAD}/pause"), note="the shop moves")
+    assert paused.headers["location"] == LEAD
+    page = (await visit.get(LEAD)).text
+    assert "Sales/lead is paused." in page
+    assert "Sales/lead is paused." not in (await visit.get(LEAD)).text  # told once
+    assert "Grace (console)" in page
+    assert "the shop moves" in page
+    assert "the shop moves" in (await visit.get("/console/triggers?state=paused")).text
+    await visit.send(f"{LEAD}/resume", **await form(visit, f"{LEAD}/resume"))
+    assert "is resumed" in (await visit.get(LEAD)).text
+
+    filled = {**await form(visit, f"{LEAD}/fire"), "event": '{"email": "ada@example.com", "seats": 2}'}
+    answers = [await visit.send(f"{LEAD}/fire", **filled) for _ in range(2)]
+    assert [answer.status_code for answer in answers] == [303, 409]
+    started = await runs.find({"trigger.name": "lead"}).to_list(None)
+    assert [run["input"] for run in started] == [{"email": "ada@example.com", "seats": 2}]
+    assert answers[0].headers["location"] == f"/console/runs/{started[0]['_id']}"
+    wrong = await visit.send(f"{LEAD}/fire", **await form(visit, f"{LEAD}/fire") | {"event": "[1]"})
+    assert (wrong.status_code, "write a JSON object" in wrong.text) == (422, True)
+
+    await visit.send(f"/console/runs/{started[0]['_id']}/cancel", form_token=await visit.token())
+    again = await visit.send(f"/console/runs/{started[0]['_id']}/replay", form_token=await visit.token())
+    assert (await console.stage.run(started[0]["_id"]))["outcome"]["reason"] == "cancelled by Grace (console)"
+    replayed = await console.stage.run(again.headers["location"].rpartition("/")[2])
+    assert replayed["replay_of"] == started[0]["_id"]
+    refused = await visit.send(f"/console/runs/{started[0]['_id']}/discard", form_token=await visit.token())
+    assert refused.status_code == 303  # it was cancelled already: nothing is left to do
+    assert (await visit.get(f"/console/runs/{replayed['_id']}/answer")).status_code == 409
+    assert (await visit.get(f"/console/runs/{replayed['_id']}/explode")).status_code == 404
+
+
+async def test_a_key_of_one_app_sees_that_app_alone(console: Console) -> None:
+    mine, others = await accepted(console.stage), await accepted(console.stage, app_id="globex")
+    visit = await console.visit("shop", "acme")
+    await visit.allow_actions()
+
+    listed = (await visit.get("/console/runs?workflow=Sales")).text
+    assert (mine[-6:] in listed, others[-6:] in listed) == (True, False)
+    assert others[-6:] not in (await visit.get("/console")).text
+    assert (await visit.get(f"/console/runs?id={mine[-8:]}")).headers["location"] == f"/console/runs/{mine}"
+    told = [await visit.get(f"/console/runs/{each}") for each in (others, "run_never")]
+    assert [answer.status_code for answer in told] == [404, 404]
+    assert told[0].text.replace(others, "") == told[1].text.replace("run_never", "")
+    assert (await visit.get(f"/console/runs?id={others[-8:]}")).status_code == 404
+    assert (await visit.get("/console/runs?app_id=globex")).status_code == 403
+    assert (await visit.get("/console/usage?app_id=globex")).status_code == 403
+    assert (await visit.get("/console/triggers/Sales/paid?app_id=globex")).status_code == 403
+    assert "globex" not in (await visit.get("/console/triggers/Sales/paid")).text
+    assert (await visit.send(f"/console/runs/{others}/cancel", form_token=await visit.token())).status_code == 404
+    assert await state_of(console, others) == "queued"
+
+
+async def test_filters_that_cannot_be_meant_are_told_in_a_sentence(console: Console) -> None:
+    visit = await console.visit()
+    wrong = {
+        "runs?state=odd": "state: must be one of queued",
+        "runs?since=later": "since: write a date",
+        "runs?id=xyz": "is no run id",
+        "runs?cursor=abc": "cursor: leads to no page",
+        f"runs?workflow={'x' * 300}": "workflow: is longer than 200 characters",
+        "usage?by=colour": "by: must be one of app_id",
+        "triggers?type=odd": "type: must be one of",
+        f"triggers/Sales/{quote('nobody@acme')}": "there is no such trigger",
+    }
+
+    for path, said in wrong.items():
+        answer = await visit.get(f"/console/{path}")
+        assert answer.status_code in {404, 409, 422}, path
+        assert said in answer.text, answer.text
+
+
+async def test_pages_of_runs_hold_each_run_once_while_others_come(console: Console) -> None:
+    for _ in range(52):
+        await accepted(console.stage, app_id="many")
+    visit = await console.visit("many", "many")
+
+    first = (await visit.get("/console/runs?state=queued")).text
+    await accepted(console.stage, app_id="many")
+    link = first.partition('rel="next"')[0].rpartition('href="')[2].partition('"')[0].replace("&amp;", "&")
+    second = (await visit.get(link)).text
+
+    ids = [piece.partition('"')[0] for page in (first, second) for piece in page.split('<a class="id" href="')[1:]]
+    assert "state=queued" in link
+    assert (len(ids), len(set(ids))) == (52, 52)
