@@ -9,6 +9,7 @@ from typing import Protocol
 
 from workers.landmarks import passed
 from workers.store.run import Accepted, RunRequest
+from workers.tracing.tracing import NO_TRACING, Asked, Tracing
 from workers.waking import Wake
 
 log = logging.getLogger(__name__)
@@ -19,17 +20,30 @@ class Store(Protocol):
 
 
 class Acceptance:
-    def __init__(self, store: Store, wakeups: Wake) -> None:
+    def __init__(self, store: Store, wakeups: Wake, tracing: Tracing = NO_TRACING) -> None:
         self._store = store
         self._wakeups = wakeups
+        self._tracing = tracing
 
     async def accept(self, request: RunRequest) -> Accepted:
+        asked = self.asked(request)
         passed("accepting")
-        return self.told(request, await self._store.insert(request))
+        try:
+            accepted = await self._store.insert(asked.request)
+        except BaseException as error:
+            asked.failed(error)
+            raise
+        return self.told(asked, accepted)
 
-    def told(self, request: RunRequest, accepted: Accepted) -> Accepted:
-        """Of a run that is durable by now: the log and the workers hear of it."""
+    def asked(self, request: RunRequest) -> Asked:
+        """For whoever inserts many at once: `request` of it is what to insert, and then it is `told`."""
+        return self._tracing.asked(request)
+
+    def told(self, asked: Asked, accepted: Accepted) -> Accepted:
+        """Of a run that is durable by now: the log, the trace and the workers hear of it."""
         passed("inserted")
+        request = asked.request
+        asked.accepted(accepted)
         if log.isEnabledFor(logging.INFO):
             log.info(
                 "run_accepted" if accepted.created else "event_merged" if accepted.merged else "duplicate_dropped",
@@ -38,6 +52,7 @@ class Acceptance:
                     "app_id": request.app_id,
                     "workflow": request.workflow,
                     "trigger": request.trigger.name,
+                    **asked.log_fields,
                 },
             )
         # Whoever has to wait for its time or its turn is woken by what it waits for.

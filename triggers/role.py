@@ -14,6 +14,7 @@ from workers.broker.wakeups import Wakeups, celery_publisher
 from workers.celery import configure
 from workers.settings import Settings
 from workers.store.run_store import RunStore, connect
+from workers.tracing.tracing import NO_TRACING, Tracing, open_tracing
 from workflows.package.catalog import Catalog, package_directories
 
 
@@ -27,24 +28,32 @@ class TriggerGround:
     wakeups: Wakeups
     triggers: TriggerStore
     tally: Tally
+    tracing: Tracing = NO_TRACING
 
 
 def ground_on(
-    database: AsyncDatabase[dict[str, Any]], settings: Settings, *, catalog: Catalog, wakeups: Wakeups
+    database: AsyncDatabase[dict[str, Any]],
+    settings: Settings,
+    *,
+    catalog: Catalog,
+    wakeups: Wakeups,
+    tracing: Tracing = NO_TRACING,
 ) -> TriggerGround:
     store = RunStore(database, republish_after_s=settings.republish_after_s)
     triggers = TriggerStore(database)
-    acceptance = Acceptance(store, wakeups)
-    return TriggerGround(settings, database, store, acceptance, catalog, wakeups, triggers, Tally(triggers))
+    acceptance = Acceptance(store, wakeups, tracing)
+    return TriggerGround(settings, database, store, acceptance, catalog, wakeups, triggers, Tally(triggers), tracing)
 
 
 @asynccontextmanager
-async def trigger_ground(settings: Settings) -> AsyncIterator[TriggerGround]:
+async def trigger_ground(settings: Settings, *, role: str = "cli") -> AsyncIterator[TriggerGround]:
     """`settings` has both server addresses."""
     database = connect(settings.mongodb_url or "", database=settings.database)
     wakeups = Wakeups(celery_publisher(configure(settings)))
+    tracing = open_tracing(settings, role=role)
     try:
-        ground = ground_on(database, settings, catalog=Catalog(package_directories(settings.packages)), wakeups=wakeups)
+        catalog = Catalog(package_directories(settings.packages))
+        ground = ground_on(database, settings, catalog=catalog, wakeups=wakeups, tracing=tracing)
         await ground.store.ensure_indexes()
         await ground.triggers.ensure_indexes()
         wakeups.start()
@@ -53,3 +62,4 @@ async def trigger_ground(settings: Settings) -> AsyncIterator[TriggerGround]:
     finally:
         await wakeups.stop()
         await database.client.close()
+        tracing.close()

@@ -24,12 +24,15 @@ _PLAIN_NAME = re.compile(
     r"|addr|address|port|lang|term|user|shell|display|hosts|queue|database|container|instance|cluster|arch|machine)(_|$)",
     re.IGNORECASE,
 )
+TRACES_HEADERS = ("OTEL_EXPORTER_OTLP_HEADERS", "OTEL_EXPORTER_OTLP_TRACES_HEADERS")
+_HEADER_OF_KEY = re.compile(r"auth|key|token|secret|passw", re.IGNORECASE)
 _RANDOM = re.compile(r"(?=[^0-9]*[0-9])(?=[^A-Za-z]*[A-Za-z])[A-Za-z0-9_+=.~-]{16,}")
 
 
 def values_of_environment(settings: Settings) -> set[str]:
     """What a tool may read from the process though no package declares it."""
     found = {password for value in settings.environ.values() if "@" in value for password in _password(value)}
+    found |= {value for name in TRACES_HEADERS for value in _keys_among(settings.environ.get(name, ""))}
     if not settings.production:
         return found
     return found | {value for name, value in settings.environ.items() if _looks_secret(name, value)}
@@ -40,6 +43,15 @@ def _looks_secret(name: str, value: str) -> bool:
         # A reference to a file is no secret: only what stands in it is.
         return not value.startswith("/")
     return _PLAIN_NAME.search(name) is None and _RANDOM.fullmatch(value.strip()) is not None
+
+
+def _keys_among(headers: str) -> Iterator[str]:
+    """Of OpenTelemetry: `name=value,name=value`, as in a URL. Others name a tenant, which may be an app as well."""
+    for header in headers.split(","):
+        name, _, written = header.partition("=")
+        value = unquote(written).strip()
+        if _HEADER_OF_KEY.search(name) or _RANDOM.fullmatch(value):
+            yield from (value, value.rpartition(" ")[2])  # also alone, of `Bearer …`
 
 
 def _password(url: str) -> Iterator[str]:

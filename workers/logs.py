@@ -4,10 +4,12 @@ import json
 import logging
 import sys
 import threading
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from datetime import UTC, datetime
 from logging.handlers import WatchedFileHandler
+from types import MappingProxyType
 from typing import Any, TextIO, cast
 
 from workflows.context.redaction import Redactor
@@ -18,6 +20,20 @@ _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", 
 _PREVIEW_LENGTH = 300
 _LONGEST_FIELD = 2_000
 _as_json = json.JSONEncoder(default=str, ensure_ascii=False).encode
+
+
+_about: ContextVar[Mapping[str, Any]] = ContextVar("unattended_log_about", default=MappingProxyType({}))
+
+
+@contextmanager
+def about(**fields: Any) -> Iterator[None]:
+    """Every line that is logged meanwhile has these fields, also one of a package's tool; its own go before them."""
+    token = _about.set({**_about.get(), **fields})
+    try:
+        yield
+    finally:
+        with suppress(ValueError):  # what is left behind is closed by the garbage collector, in another context
+            _about.reset(token)
 
 
 def event_fields(record: logging.LogRecord) -> dict[str, Any]:
@@ -45,7 +61,8 @@ class EventFormatter(logging.Formatter):
         return self.redactor.text(record.getMessage())
 
     def _fields(self, record: logging.LogRecord) -> dict[str, Any]:
-        return {name: self.redactor.data(value) for name, value in event_fields(record).items()}
+        fields = {**_about.get(), **event_fields(record)}
+        return {name: self.redactor.data(value) for name, value in fields.items()}
 
     def _traceback(self, record: logging.LogRecord) -> str:
         return self.redactor.text(self.formatException(record.exc_info)) if record.exc_info else ""

@@ -17,6 +17,7 @@ from pymongo.errors import PyMongoError
 from accounting.store_errors import store_is_away
 from accounting.uninterrupted import to_its_end
 from workers.landmarks import passed
+from workers.logs import about
 from workers.process.worker import WorkerProcess
 from workers.steps.failures import failed, outcome_of
 from workers.steps.release import Ending, hand_back_when_store_is_back, log_written, release
@@ -61,11 +62,12 @@ async def execute(wakeup: str, worker: WorkerProcess) -> None:
 async def own(claim: Claim, worker: WorkerProcess) -> None:
     passed("claimed")
     heard()  # what cut an earlier run of this task off is none of this one's
-    log.info("run_claimed", extra={**labels(claim.document), "token": claim.token, "attempt": claim.attempt})
-    worker.metrics.started(claim.document)
-    interruption = await work_under_lease(claim, worker)
-    if interruption is not None:
-        await to_its_end(hand_back_when_store_is_back(claim, worker, reason=interruption))
+    with about(**labels(claim.document), attempt=claim.attempt), worker.tracing.run(claim):
+        log.info("run_claimed", extra={"token": claim.token})
+        worker.metrics.started(claim.document)
+        interruption = await work_under_lease(claim, worker)
+        if interruption is not None:
+            await to_its_end(hand_back_when_store_is_back(claim, worker, reason=interruption))
 
 
 async def work_under_lease(claim: Claim, worker: WorkerProcess) -> str | None:
@@ -73,6 +75,7 @@ async def work_under_lease(claim: Claim, worker: WorkerProcess) -> str | None:
     try:
         with worker.heartbeat.keeping(claim), worker.interruptible():
             try:
+                await worker.tracing.link(claim, worker.store)
                 await let_go(claim, worker, await work_on(claim, worker))
             except asyncio.CancelledError:
                 if worker.heartbeat.lost(claim):

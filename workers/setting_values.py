@@ -28,6 +28,20 @@ def plain_text(raw: str) -> str:
     return raw
 
 
+def server_url(raw: str) -> str:
+    """The URL, or `file:PATH` of a file with it: a password in it then stands in no environment."""
+    kind, _, name = raw.partition(":")
+    if kind != "file":
+        return raw
+    try:
+        found = Path(name).expanduser().read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ValueError(f"a URL, or file:PATH of a file that holds it ({error})") from None
+    if not found:
+        raise ValueError(f"a URL, or file:PATH of a file that holds it; {name} is empty")
+    return found
+
+
 def database_name(raw: str) -> str:
     if len(raw.encode()) > 63 or set(raw) & set('/\\. "$*<>:|?\0'):
         raise ValueError('a name of at most 63 bytes without spaces and / \\ . " $ * < > : | ?')
@@ -115,6 +129,18 @@ def https_url(raw: str) -> str:
     if parts.scheme == "http" and not _is_at_home(parts):
         raise ValueError("https; plain http is only for hosts of your own network")
     return raw.strip()
+
+
+def traces_url(raw: str) -> str:
+    url = raw.strip()
+    try:
+        parts = urlsplit(url)
+        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0 and " " not in url
+    except ValueError:  # of a port, or of brackets
+        usable = False
+    if not usable or not url.isprintable():
+        raise ValueError("an address such as http://127.0.0.1:4318")
+    return url
 
 
 def _is_at_home(parts: SplitResult) -> bool:

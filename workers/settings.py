@@ -21,6 +21,8 @@ from workers.setting_values import (
     positive_int,
     retention_days,
     secret_references,
+    server_url,
+    traces_url,
     truthy,
     truthy_unless_falsy,
 )
@@ -51,14 +53,14 @@ class Settings:
     mongodb_url: str | None = _setting(
         "MongoDB replica set; absent: the embedded servers",
         default=None,
-        parse=plain_text,
+        parse=server_url,
         shown="embedded",
         secret=True,
     )
     redis_url: str | None = _setting(
         "Celery's broker: Redis, Sentinel or RabbitMQ, as `docs/brokers.md` says; absent: the embedded servers",
         default=None,
-        parse=plain_text,
+        parse=server_url,
         shown="embedded",
         secret=True,
     )
@@ -159,6 +161,14 @@ class Settings:
     )
     verbose_debug: bool = _setting(
         "1: context changes appear in the log", default=False, parse=truthy, name="CONTEXT_VERBOSE_DEBUG"
+    )
+    otlp_endpoint: str | None = _setting(
+        "Where traces go, as `docs/tracing.md` says",
+        default=None,
+        parse=traces_url,
+        name="OTEL_EXPORTER_OTLP_ENDPOINT",
+        shown="none",
+        secret=True,
     )
     # A snapshot, so that nothing else reads the process environment; never shown, it holds secrets.
     environ: Mapping[str, str] = field(default_factory=dict, repr=False)

@@ -28,6 +28,8 @@ def create_api(ground: TriggerGround, *, metrics: GatewayMetrics) -> FastAPI:
         title="Unattended",
         openapi_url=None,  # we say it, and our own page shows it: the usual ones load from other hosts
         redirect_slashes=False,
+        # Spans of its own, should a process-wide provider be set, with what was refused of a body in them.
+        telemetry={"tracing": False, "metrics": False, "logs": False},
         exception_handlers={**handlers(routers, prefix=PREFIX), **TRIGGER_HANDLERS, **BUDGET_HANDLERS},
         responses=COMMON_ANSWERS,
     )

@@ -65,7 +65,7 @@ def _add_reading(router: APIRouter, ground: TriggerGround) -> None:
     async def list_budgets(caller: Reader, paging: Page, app_id: OfApp = None) -> Response:
         """With what is spent in the window that goes on. A budget of each app (`*`) is told once for each app that has
         spent of it."""
-        rows = [_told(each, caller) for each in await standings(ground.database, caller.within(app_id))]
+        rows = [told_to(caller, each) for each in await standings(ground.database, caller.within(app_id))]
         after = paging.behind(str, str)
         placed = sorted(((_place(row), row) for row in rows), key=lambda each: each[0])
         behind = [row for place, row in placed if after is None or place > after]
@@ -123,11 +123,11 @@ def _add_changing(router: APIRouter, ground: TriggerGround) -> None:
 async def _shown(ground: TriggerGround, kept: KeptBudget, caller: Caller) -> Mapping[str, Any]:
     found = [each for each in await standings(ground.database, caller.scope) if each.budget.id == kept.budget.id]
     fullest = sorted(found, key=lambda each: -each.share)[:MOST_STANDINGS]
-    rows = [_told(each, caller) for each in fullest]
+    rows = [told_to(caller, each) for each in fullest]
     return {**kept.as_json(), "standings": [{name: row[name] for name in _OF_A_WINDOW} for row in rows]}
 
 
-def _told(standing: Standing, caller: Caller) -> dict[str, Any]:
+def told_to(caller: Caller, standing: Standing) -> dict[str, Any]:
     told = standing.as_json()
     is_shared = caller.scope is not None and standing.budget.app_id is None
     return told | dict.fromkeys(_AMOUNTS) if is_shared else told

@@ -14,6 +14,7 @@ from urllib.parse import urlencode
 
 from fastapi import Depends, Query, Request, Response
 from pydantic import Field
+from starlette.requests import HTTPConnection
 
 from triggers.api.answers import json_bytes
 from triggers.api.field_types import said
@@ -58,6 +59,10 @@ async def _paging(
         str | None, Query(max_length=MAX_CURSOR, description="`next` of the page before, with the same filters.")
     ] = None,
 ) -> Paging:
+    return paging_of(request, limit, cursor)
+
+
+def paging_of(request: HTTPConnection, limit: int, cursor: str | None) -> Paging:
     query = tuple(pair for pair in request.query_params.multi_items() if pair[0] != "cursor")
     first = Paging(limit, None, request.url.path, query)
     return first if cursor is None else Paging(limit, _position(cursor, first), first.path, query)
@@ -84,7 +89,7 @@ async def page_answer(
 
 
 def link_to(paging: Paging, next_: str | None) -> Mapping[str, str]:
-    return {} if next_ is None else {"link": f'<{_address(paging, next_)}>; rel="next"'}
+    return {} if next_ is None else {"link": f'<{address_of(paging, next_)}>; rel="next"'}
 
 
 def cursor_of(paging: Paging, position: Position) -> str:
@@ -120,5 +125,5 @@ def bad_cursor() -> ProblemError:
     return ProblemError(404, "cursor: " + said, members={"errors": {"cursor": said}})
 
 
-def _address(paging: Paging, cursor: str) -> str:
+def address_of(paging: Paging, cursor: str) -> str:
     return f"{paging.path}?{urlencode([*paging.query, ('cursor', cursor)])}"

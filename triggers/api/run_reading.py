@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 from fastapi import Depends, Query, Response
 from pymongo import ASCENDING, DESCENDING
+from pymongo.asynchronous.cursor import AsyncCursor
 
 from accounting.totals.reading import run_totals
 from triggers.api.access import Caller, Reader
@@ -64,16 +65,19 @@ RunFilter = Annotated[Matching, Depends(_matching)]
 
 
 async def page_of_runs(store: RunStore, matching: Matching, paging: Paging) -> Response:
-    """The newest first."""
+    return await page_answer(paging, newest_runs(store, matching, paging), place_of_run, as_json)
+
+
+def newest_runs(store: RunStore, matching: Matching, paging: Paging) -> AsyncCursor[dict[str, Any]]:
+    """The newest first, from where the last page ended; one more than a page has, where there is one."""
     query, after = matching.query(), paging.behind(int, str)
     if after is not None:
         query["$and"] = [_accepted_before(after)]
     newest_first = [("created_at", DESCENDING), ("_id", DESCENDING)]
-    found = store.runs.find(query, dict.fromkeys(_LISTED, 1)).sort(newest_first).limit(paging.limit + 1)
-    return await page_answer(paging, found, _place_of_run, as_json)
+    return store.runs.find(query, dict.fromkeys(_LISTED, 1)).sort(newest_first).limit(paging.limit + 1)
 
 
-def _place_of_run(run: Document) -> Position:
+def place_of_run(run: Document) -> Position:
     return [(run["created_at"] - _EPOCH) // timedelta(milliseconds=1), run["_id"]]
 
 

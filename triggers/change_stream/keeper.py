@@ -69,6 +69,7 @@ class Keeper:
         self._refused: str | None = None  # as its document says, whoever has written that
         self._said_refused: str | None = None
         self._has_lease = False
+        self._saves_by: float | None = None  # None: it is not reading
 
     def read_as(self, reader: Reader) -> None:
         """From now on: its triggers have changed."""
@@ -77,6 +78,12 @@ class Keeper:
 
     def stop(self) -> None:
         self._stop.set()
+
+    def late_s(self) -> float:
+        """For how long a position has been due: one that reads saves it now and then, also where nothing happens. May
+        be asked from another thread."""
+        saves_by = self._saves_by
+        return 0.0 if saves_by is None else max(0.0, time.monotonic() - saves_by)
 
     async def run(self) -> None:
         await repeat(self.step, what=f"stream {self._stream}", stop=self._stop)
@@ -156,15 +163,21 @@ class Keeper:
                 passed_by = self._one_by_one and reading.bytes >= MOST_OF_A_BATCH
                 return self._has_lease and self._reader is reader and not self._stop.is_set() and not passed_by
 
-            await reading.follow(
-                partial(next_event, stream, plan, position), wanted=wanted, until_idle=self._one_by_one
-            )
+            self._saves_by = time.monotonic() + self._look_in_s
+            try:
+                await reading.follow(
+                    partial(next_event, stream, plan, position), wanted=wanted, until_idle=self._one_by_one
+                )
+            finally:
+                self._saves_by = None
 
     async def _save(self, position: Position) -> None:
         if not await self._store.save(self._stream, position):
             raise LeaseGoneError
         self._position = position
         self._by_time = False
+        if self._saves_by is not None:
+            self._saves_by = time.monotonic() + self._look_in_s
         self._metrics.saved(self._stream, time.time())
         if self._refused is not None:
             await self._store.accepted(self._stream)

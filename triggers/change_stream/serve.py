@@ -29,7 +29,6 @@ from workflows.package.models import Package
 
 log = logging.getLogger(__name__)
 
-PING_INTERVAL_S = 5.0
 OPLOG_INTERVAL_S = 15.0
 
 
@@ -44,29 +43,22 @@ async def serve(settings: Settings) -> None:
     registry = CollectorRegistry()
     metrics = StreamMetrics(registry)
     with stopped_by_signals() as stop:
-        async with trigger_ground(settings) as ground:
+        async with trigger_ground(settings, role="watcher") as ground:
             watcher = watcher_on(ground, metrics, packages=ground.catalog.packages)
-            steps = Steps("ping")
-            server = serve_metrics(registry, settings.metrics_listen, role_health(steps))
+            steps = Steps("look")
+            health = role_health(steps, watcher.late_streams)
+            server = serve_metrics(registry, settings.metrics_listen, health)
             tune_gc()
             log.info(
                 "watcher_ready", extra={"metrics": str(server.address), "packages": len(ground.catalog.packages())}
             )
             try:
                 async with asyncio.TaskGroup() as tasks:
-                    ping = steps.watched("ping", partial(_ping, ground))
-                    tasks.create_task(repeat(ping, what="ping", stop=stop))
                     tasks.create_task(repeat(partial(_look_at_oplog, ground, metrics), what="oplog", stop=stop))
                     tasks.create_task(ground.tally.keep_written(stop))
-                    tasks.create_task(watcher.run(stop))
+                    tasks.create_task(watcher.run(stop, watched=partial(steps.watched, "look")))
             finally:
                 await asyncio.to_thread(server.close)
-
-
-async def _ping(ground: TriggerGround) -> float:
-    """A quiet stream says nothing for minutes, and a lost MongoDB neither."""
-    await ground.database.command("ping")
-    return PING_INTERVAL_S
 
 
 async def _look_at_oplog(ground: TriggerGround, metrics: StreamMetrics) -> float:

@@ -15,6 +15,7 @@ from workers.store.run import Accepted, RunRequest
 from workers.store.run_store import RunStore
 from workers.store.storable import NotStorableError
 from workers.together import together
+from workers.tracing.tracing import Asked
 from workflows.package.trigger_specs.change import ChangeSpec
 
 log = logging.getLogger(__name__)
@@ -68,9 +69,10 @@ class Starting:
                 debounced.setdefault(wish.debounce_key, []).append(wish)
         if at_once:  # the store places those of one order key by their sequence
             passed("accepting")
-            answers = await self._store.insert_all([wish.request for wish in at_once])
-            for wish, answer in zip(at_once, answers, strict=True):
-                self._tell(wish, answer)
+            asked = [self._acceptance.asked(wish.request) for wish in at_once]
+            answers = await self._store.insert_all([each.request for each in asked])
+            for wish, each, answer in zip(at_once, asked, answers, strict=True):
+                self._tell(wish, each, answer)
         if debounced:
             await together(map(self._debounce_in_order, debounced.values()))
 
@@ -81,22 +83,24 @@ class Starting:
     async def _debounce(self, wish: Wish) -> None:
         spec = wish.trigger.spec
         quiet = spec.debounce if isinstance(spec, ChangeSpec) else timedelta(0)
+        asked = self._acceptance.asked(wish.request)
         answer: Accepted | NotStorableError
         try:
             answer = await self._store.insert_debounced(
-                wish.request, key=wish.debounce_key, quiet=quiet, at_most=quiet * AT_MOST_TIMES_DEBOUNCE
+                asked.request, key=wish.debounce_key, quiet=quiet, at_most=quiet * AT_MOST_TIMES_DEBOUNCE
             )
         except NotStorableError as error:
             answer = error
-        self._tell(wish, answer)
+        self._tell(wish, asked, answer)
 
-    def _tell(self, wish: Wish, answer: Accepted | NotStorableError) -> None:
+    def _tell(self, wish: Wish, asked: Asked, answer: Accepted | NotStorableError) -> None:
         trigger, request = wish.trigger, wish.request
         event_id = request.trigger.id
         if isinstance(answer, NotStorableError):
+            asked.failed(answer)
             self.skipped(trigger, "not_storable", app_id=request.app_id, event_id=event_id, detail=str(answer))
             return
-        self._acceptance.told(request, answer)
+        self._acceptance.told(asked, answer)
         if answer.created and wish.started is not None:
             wish.started()
         if answer.created:

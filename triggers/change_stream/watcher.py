@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 
 from triggers.change_stream.keeper import Keeper, Reader
@@ -14,9 +14,15 @@ log = logging.getLogger(__name__)
 
 LOOK_AT_TRIGGERS_S = 2.0
 LOOK_COSTS_AT_MOST = 0.05  # of the time: with very many triggers they are looked at less often
+STREAM_PATIENCE_S = 30.0  # as long as an election and what piled up meanwhile may take
 
 KeeperFor = Callable[[Reader], Keeper]
 ReadersFor = Callable[[Known], Sequence[Reader]]
+Step = Callable[[], Awaitable[float]]
+
+
+def unwatched(step: Step) -> Step:
+    return step
 
 
 class Watcher:
@@ -29,11 +35,17 @@ class Watcher:
         self._keepers: dict[str, Keeper] = {}
         self._running: dict[str, asyncio.Task[None]] = {}
 
-    async def run(self, stop: asyncio.Event) -> None:
-        """A keeper that fails ends the watcher: better restarted than half blind."""
+    def late_streams(self) -> Sequence[str]:
+        """Those that are read here and do not get on, in words. May be asked from another thread."""
+        late = ((stream, keeper.late_s()) for stream, keeper in list(self._keepers.items()))
+        words = "the stream {} has owed a saved position for {:.0f} s"
+        return [words.format(stream, late_s) for stream, late_s in late if late_s > STREAM_PATIENCE_S]
+
+    async def run(self, stop: asyncio.Event, *, watched: Callable[[Step], Step] = unwatched) -> None:
+        """A keeper that fails ends the watcher: better restarted than half blind. `watched` is told of each look."""
         async with asyncio.TaskGroup() as tasks:
             try:
-                await repeat(partial(self._look, tasks), what="watch", stop=stop)
+                await repeat(watched(partial(self._look, tasks)), what="watch", stop=stop)
             finally:
                 for keeper in self._keepers.values():
                     keeper.stop()

@@ -1,10 +1,13 @@
 """The gateway app: every address it answers, on one page."""
 
+from collections.abc import Sequence
+
 from starlette.applications import Starlette
-from starlette.routing import Route
+from starlette.routing import BaseRoute, Route
 
 from triggers.api.app import api_routes, create_api
 from triggers.form.endpoint import form_routes
+from triggers.gateway.callers_trace import CallersTrace
 from triggers.gateway.health import alive, metrics_page, ready
 from triggers.gateway.metrics import GatewayMetrics
 from triggers.gateway.problems import HANDLERS
@@ -14,7 +17,8 @@ from triggers.role import TriggerGround
 from triggers.webhook.endpoint import webhook_endpoint
 
 
-def create_app(ground: TriggerGround) -> Starlette:
+def create_app(ground: TriggerGround, more_routes: Sequence[BaseRoute] = ()) -> Starlette:
+    """`more_routes`: of whoever serves pages beside it, such as the console."""
     metrics = GatewayMetrics()
     # The catalog looks at its files when asked, at most once a second: a few milliseconds, not worth a thread.
     lookup = Lookup(ground.catalog.packages, ground.triggers)
@@ -28,8 +32,11 @@ def create_app(ground: TriggerGround) -> Starlette:
             Route("/healthz", alive),
             Route("/readyz", ready(ground.database)),
             Route("/metrics", metrics_page(metrics.registry)),
+            *more_routes,
         ],
         exception_handlers=HANDLERS,
     )
+    if ground.tracing.is_on:
+        app.add_middleware(CallersTrace)
     app.router.redirect_slashes = False  # a redirected POST loses its body in half of the clients
     return app

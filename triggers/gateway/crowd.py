@@ -34,5 +34,5 @@ class Crowd:
 
 def _full(scope: Scope) -> Response:
     problem = unavailable("too many requests at once; try again")
-    is_for_people = scope["path"].startswith("/forms/") and wants_page(Request(scope))
+    is_for_people = scope["path"].startswith(("/forms/", "/console")) and wants_page(Request(scope))
     return problem_page(problem) if is_for_people else problem_response(problem)

@@ -5,21 +5,28 @@ import errno
 import logging
 import signal
 import socket
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 
 import uvicorn
+from starlette.routing import BaseRoute
 from starlette.types import ASGIApp
 
 from triggers.gateway.app import create_app
 from triggers.gateway.connection import BoundedProtocol
 from triggers.gateway.crowd import Crowd
 from triggers.register.tally import Tally
-from triggers.role import trigger_ground
+from triggers.role import TriggerGround, trigger_ground
 from workers.setting_values import Address
 from workers.settings import Settings, SettingsError
 
 log = logging.getLogger(__name__)
+
+MoreRoutes = Callable[[TriggerGround], Sequence[BaseRoute]]
+
+
+def _none(_ground: TriggerGround) -> Sequence[BaseRoute]:
+    return ()
 
 
 class _Server(uvicorn.Server):
@@ -30,13 +37,13 @@ class _Server(uvicorn.Server):
         yield
 
 
-async def serve(settings: Settings) -> None:
+async def serve(settings: Settings, more_routes: MoreRoutes = _none) -> None:
     """Returns after SIGTERM or SIGINT, when open requests are answered. `settings` has both server addresses."""
     # It tells of each form that it cannot read, and strangers choose how many those are.
     logging.getLogger("python_multipart").setLevel(logging.ERROR)
     with listening(settings.listen) as listener:
-        async with trigger_ground(settings) as ground:
-            server = _Server(server_config(Crowd(create_app(ground))))
+        async with trigger_ground(settings, role="gateway") as ground:
+            server = _Server(server_config(Crowd(create_app(ground, more_routes(ground)))))
             host, port = listener.getsockname()[:2]
             with _stopped_by_signals(server):
                 log.info("gateway_ready", extra={"address": str(Address(host, port))})
@@ -54,10 +61,10 @@ async def _kept_written(tally: Tally) -> AsyncIterator[None]:
         stop.set()
 
 
-def run(settings: Settings) -> None:
+def run(settings: Settings, more_routes: MoreRoutes = _none) -> None:
     """serve() as a process of its own, on uvloop where it is installed: half the CPU of a call."""
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-        runner.run(serve(settings))
+        runner.run(serve(settings, more_routes))
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:

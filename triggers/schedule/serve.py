@@ -32,7 +32,7 @@ async def serve(settings: Settings) -> None:
     """Until SIGTERM or SIGINT; what is under way is finished first."""
     registry = CollectorRegistry()
     with stopped_by_signals() as stop:
-        async with trigger_ground(settings) as ground:
+        async with trigger_ground(settings, role="scheduler") as ground:
             clock = StoreClock(ground.database)
             await clock.look()
             scheduler = Scheduler(ground, metrics=ScheduleMetrics(registry), clock=clock)

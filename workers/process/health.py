@@ -91,10 +91,10 @@ class Steps:
         return f"the step {name} is late by {late_s:.0f} s" if late_s > self._patience_s else ""
 
 
-def role_health(steps: Steps) -> Health:
-    """Of a role whose work are the steps of the running loop."""
+def role_health(steps: Steps, look: Look = nothing_wrong) -> Health:
+    """Of a role whose work are the steps of the running loop, and what else it looks at."""
     loop = LoopWatch(asyncio.get_running_loop())
-    return Health(live=loop.look, ready=lambda: [*loop.look(), *steps.look()])
+    return Health(live=loop.look, ready=lambda: [*loop.look(), *steps.look(), *look()])
 
 
 class StorePulse:

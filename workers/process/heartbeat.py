@@ -220,7 +220,8 @@ class Heartbeat:
             if self._kept.get((kept.claim.run_id, kept.claim.token)) is not kept:
                 return
             kept.lost = True
-        log.warning("lease_lost", extra={**labels(kept.claim.document), "token": kept.claim.token, "reason": reason})
+        lost = {"attempt": kept.claim.attempt, "token": kept.claim.token, "reason": reason}
+        log.warning("lease_lost", extra={**labels(kept.claim.document), **lost})
         self._on_lost(reason)
         kept.loop.call_soon_threadsafe(self._cut_off, kept)
 

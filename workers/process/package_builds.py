@@ -13,6 +13,7 @@ import asyncio
 import functools
 import logging
 from collections.abc import Callable, Mapping
+from contextvars import Context
 from typing import TypeVar
 
 from workers.process.event_loop import DaemonThreads
@@ -109,7 +110,10 @@ class PackageBuilds:
         key = (package.name, package.version)
         build = self._under_way.get(key)
         if build is None:
-            build = asyncio.get_running_loop().create_task(self._built(package), name=f"build {package.name}")
+            # In a context of its own: it is no work of the run that happens to need it first.
+            build = asyncio.get_running_loop().create_task(
+                self._built(package), name=f"build {package.name}", context=Context()
+            )
             build.add_done_callback(functools.partial(self._answered, key))
             self._under_way[key] = build
         return build

@@ -40,6 +40,7 @@ from workers.settings import Settings
 from workers.store.documents import Documents
 from workers.store.ownership import Ownership
 from workers.store.run_store import RunStore, connect
+from workers.tracing.tracing import NO_TRACING, Tracing, open_tracing
 from workflows.chat.agents import AgentShop, BuiltPackage
 from workflows.chat.models import Models
 from workflows.chat.tool_threads import ToolThreads
@@ -70,6 +71,7 @@ class WorkerProcess:
         self._thread = threading.Thread(target=self._loop.run_forever, name="runs", daemon=True)
         self._tool_threads = ToolThreads(TOOL_THREADS)
         self._working: set[asyncio.Task[Any]] = set()
+        self.tracing: Tracing = NO_TRACING
         self._opened = ExitStack()  # what `stop` closes, in reverse; also of a start that failed half-way
 
     def start(self) -> None:
@@ -79,6 +81,8 @@ class WorkerProcess:
         hide_in_logs(self.redactor)
         self._opened.enter_context(hiding_in_streams(self.redactor))
         self._opened.callback(self._tool_threads.close)
+        self.tracing = open_tracing(self.settings, role="worker", redactor=self.redactor)
+        self._opened.callback(self.tracing.close)
         self._thread.start()
         self._opened.callback(self._stop_loop)
         self.submit(self._open(models.prices)).result()

@@ -32,6 +32,8 @@ class WorkerMetrics:
         self._duration = of_run("unattended_run_duration_seconds", lasted, ["workflow"])
         waited = "From the acceptance of a run to its first start, held or not"
         self._queue = of_run("unattended_run_queue_seconds", waited, ["trigger"])
+        for_a_worker = "From when a run might start to its first start: without holds and what was to start later"
+        self._wait = of_run("unattended_run_wait_seconds", for_a_worker)
         self._turns = counter("unattended_turns_total", "Turns that were committed", ["workflow", "agent"])
         handed_over = "Turns that handed over to another agent"
         self._handoffs = counter("unattended_handoffs_total", handed_over, ["workflow", "agent"])
@@ -71,8 +73,10 @@ class WorkerMetrics:
     def started(self, run: Mapping[str, Any]) -> None:
         """Observed once in the life of a run. Until then its holds took its start back again."""
         if run["started_at"] == run["claimed_at"]:
-            waited = run["started_at"] - run["created_at"]
-            self._queue.labels(run["trigger"]["type"]).observe(max(waited.total_seconds(), 0))
+            accepted, started = run["created_at"], run["started_at"]
+            might_start = max(accepted, run.get("ready_at") or accepted)
+            self._queue.labels(run["trigger"]["type"]).observe(max((started - accepted).total_seconds(), 0))
+            self._wait.observe(max((started - might_start).total_seconds(), 0))
 
     def turn(self, workflow: str, turn: Turn) -> None:
         self._turns.labels(workflow, turn.agent).inc()

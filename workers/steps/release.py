@@ -41,6 +41,7 @@ async def release(claim: Claim, worker: WorkerProcess, ending: Ending) -> None:
     outcome, decision = ending.outcome.worded(worker.redactor.text), ending.decision
     if isinstance(decision, Requeue):
         state = await hand_back(claim, worker, decision, reason=outcome.as_document()["reason"])
+        worker.tracing.ended(claim, outcome, state)
         if decision.counts_as_attempt and state is RunState.QUEUED:
             worker.metrics.retried(claim.document["workflow"], outcome.kind)
         return
@@ -59,6 +60,7 @@ async def release(claim: Claim, worker: WorkerProcess, ending: Ending) -> None:
         decision, outcome = Finish(RunState.FAILED), UNRECORDABLE
         state = await _finish(claim, worker, decision, outcome.as_document(), {})
     worker.metrics.finished(claim.document, state)
+    worker.tracing.ended(claim, outcome, state)
     if state is not decision.state:
         log.info("run_cancelled", extra={**labels(claim.document), "why": f"it was about to be {decision.state.value}"})
         return

@@ -45,6 +45,7 @@ def new_chat(claim: Claim, built: BuiltPackage, worker: WorkerProcess) -> Conver
         answer=worker.redactor.text(said) if (said := said_since(document)) is not None else None,
         clock=WorkedTime(orchestrator.limits.wall_clock_s, counters.worked_s),
         on_tool_call=partial(worker.metrics.tool_call, document["workflow"]),
+        spans=worker.tracing.chat(claim),
     )
 
 

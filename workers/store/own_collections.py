@@ -19,6 +19,7 @@ OWN_COLLECTIONS = frozenset(
         "outbox",
         "outbox_endpoints",
         "metric_labels",
+        "console_sessions",
         "doctor_probes",
         "rates",
         "run_rollups",

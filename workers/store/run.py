@@ -94,6 +94,7 @@ class RunRequest:
     order_seq: str | None = None  # where the caller knows the order better: compared as text, byte by byte
     ui_responses: Mapping[str, Any] | None = None  # of a trigger that no package declares; None: its package knows
     chain: tuple[str, ...] = ()  # the run_finished triggers, as workflow/trigger, that led here
+    traceparent: str | None = None  # the span of who asks, as the W3C writes it
 
     @property
     def dedupe_key(self) -> str:

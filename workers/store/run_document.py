@@ -21,7 +21,18 @@ _texts_of = attrgetter(*_TEXTS)
 
 # Ours alone: how a run finds its worker.
 _HIDDEN = frozenset(
-    {"_id", "lane", "wake_at", "wakes", "worker_losses", "progress", "claimed_at", "ready_at", "order_head"}
+    {
+        "_id",
+        "lane",
+        "wake_at",
+        "wakes",
+        "worker_losses",
+        "progress",
+        "claimed_at",
+        "ready_at",
+        "order_head",
+        "traceparent",
+    }
 )
 
 
@@ -53,6 +64,7 @@ def run_document(request: RunRequest, *, now: datetime, republish_after: timedel
         **_not_yet(),
         **_ready_or_later(request, now, republish_after),
         **({"chain": list(request.chain)} if request.chain else {}),
+        **({} if request.traceparent is None else {"traceparent": request.traceparent}),
         **({} if request.ui_responses is None else {"ui_responses": dict(request.ui_responses)}),
         **({} if request.order_key is None else {"order": _place_in_order(request, request.order_key, run_id)}),
     }

@@ -77,7 +77,8 @@ async def call_auto_tools(live: LiveTurn, output: Any) -> Sequence[Mapping[str, 
         arguments = arguments_for(tool, output, agent=live.agent)
         calls.append({**call, "arguments": json.dumps(arguments, ensure_ascii=False)})
         with _shown(live.chat.context, copy.deepcopy(output)):
-            results.append({**call, "text": await _call(live, tool, copy.deepcopy(arguments))})
+            text = await _call(live, tool, copy.deepcopy(arguments), written=calls[-1]["arguments"])
+            results.append({**call, "text": text})
     return (
         {"text": None, "tool_calls": calls, "automatic": True},
         {"tool_results": results, "automatic": True},
@@ -121,10 +122,12 @@ def _word(name: str) -> str:
     return "".join(each for each in name.casefold() if each.isalnum()) or name
 
 
-async def _call(live: LiveTurn, tool: ToolFunction, arguments: Mapping[str, Any]) -> str:
+async def _call(live: LiveTurn, tool: ToolFunction, arguments: Mapping[str, Any], *, written: str) -> str:
     try:
-        with measured(live, tool.name):
-            return as_answer(live, await tool.call(arguments, runtime_of(live), live.chat.built.threads))
+        with measured(live, tool.name, written) as span:
+            text = as_answer(live, await tool.call(arguments, runtime_of(live), live.chat.built.threads))
+            span.answered(text)
+            return text
     except ToolRefused as refused:
         raise _failed(live, tool, refused, str(refused)) from None
     except RaisedError as raised:

@@ -21,6 +21,7 @@ from workflows.context.redaction import Redactor, take_out
 from workflows.context.storable_values import plain_values
 from workflows.outcome import Outcome
 from workflows.package.models import Package, Rule
+from workflows.spans import NO_SPANS, Spans
 
 if TYPE_CHECKING:
     from workflows.chat.agents import BuiltPackage
@@ -54,6 +55,7 @@ class Conversation:
     clock: WorkedTime = field(default_factory=lambda: WorkedTime(float("inf")))
     speaking: "LiveTurn | None" = None
     on_tool_call: OnToolCall = lambda _tool, _seconds, _failed: None
+    spans: Spans = NO_SPANS
     # The context as the last committed turn left it, when life cycle steps changed it since.
     unseen: Mapping[str, Any] | None = None
 

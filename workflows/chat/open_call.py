@@ -2,9 +2,10 @@
 
 import logging
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 
 from ag2.events import BaseEvent, ModelRequest, ModelResponse, TextInput, ToolResultsEvent, Usage
 
@@ -15,6 +16,8 @@ from accounting.usage import BegunCall, ModelCall, Tokens, UsageStatus
 from workflows.chat.guards import before_call
 from workflows.chat.live import LiveTurn
 from workflows.chat.reserving import reserved, settled
+from workflows.chat.span_content import asked_messages, said_messages
+from workflows.spans import NO_SPANS, CallSpan
 
 log = logging.getLogger(__name__)
 
@@ -41,10 +44,11 @@ class OpenCall:
     settle: Settle
     started_at: datetime = field(default_factory=lambda: datetime.now(UTC))
     started: float = field(default_factory=time.perf_counter)
+    span: CallSpan = NO_SPANS
 
     @staticmethod
     async def begin(
-        live: LiveTurn, asked: AskedModel, prompt: Iterable[str], messages: Iterable[BaseEvent]
+        live: LiveTurn, asked: AskedModel, prompt: Sequence[str], messages: Sequence[BaseEvent]
     ) -> "OpenCall":
         """Raises when the call must not be made; then nothing of it is counted, and its number is not used again."""
         meter = live.chat.meter
@@ -59,6 +63,7 @@ class OpenCall:
         finally:
             meter.reserving -= 1
         meter.counters.model_calls += 1
+        call.span = live.chat.spans.model_call(planned, partial(asked_messages, prompt, messages))
         return call
 
     async def _make_known(self) -> None:
@@ -77,6 +82,8 @@ class OpenCall:
     async def end(self, response: ModelResponse | None, *, error: str | None) -> None:
         call = self._as_ended(response, error=error)
         self._count(call)
+        model = None if response is None else response.model
+        self.span.end(call, model=model, said=partial(said_messages, response))
         # What was served is owed, also by a run that is cancelled.
         await to_its_end(self._keep(call))
 

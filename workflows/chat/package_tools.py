@@ -62,9 +62,11 @@ class PackageTool(AG2Tool):
         """Text for the model, whatever the tool does: an error is one sentence, the traceback goes to the record."""
         redact = live.chat.redactor.text
         try:
-            with measured(live, self.name):
+            with measured(live, self.name, event.arguments) as span:
                 result = await self._tool.call(event.serialized_arguments, runtime_of(live), live.chat.built.threads)
-                return ToolResult(as_answer(live, result))
+                text = as_answer(live, result)
+                span.answered(text)
+                return ToolResult(text)
         except ToolRefused as refused:
             return _failure(redact(str(refused)))
         except NeedsHuman as needed:  # the next model call ends the chat; calls beside this one come to their end

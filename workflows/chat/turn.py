@@ -35,18 +35,21 @@ async def take_turn(chat: Conversation, router: Router, agent: str, commit: Comm
     before = snapshot(chat.context) if chat.unseen is None else chat.unseen
     started = time.perf_counter()
     live = chat.speaking = LiveTurn(chat, agent, len(chat.turns) + 1)
-    with live.current():
+    with live.current(), chat.spans.turn(agent, live.number) as span:
         try:
             text, events = await speak(live)
             duration_s = round(time.perf_counter() - started, 6)
             learn(live, text, events, duration_s=duration_s)
             decision = await decide(live, router, text)
             await keep(live, text, events, before=before, decision=decision, duration_s=duration_s, commit=commit)
+            span.committed(decision.handoff)
         except BaseException as error:
             chat.incidents.extend(live.incidents)  # of a turn that nobody will find
             if isinstance(error, ChatError):
                 chat.question = error.question
-                return error.outcome(agent=agent, turn=live.number), agent
+                outcome = error.outcome(agent=agent, turn=live.number)
+                span.ended_chat(outcome)
+                return outcome, agent
             raise
     return decision.ended, decision.next_agent or agent
 

@@ -5,7 +5,7 @@ import hashlib
 import hmac
 import json
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -16,6 +16,7 @@ import httpx
 import uvicorn
 import yaml
 from standardwebhooks import Webhook
+from starlette.routing import BaseRoute
 from ulid import ULID
 
 from tests import webhook_senders
@@ -105,10 +106,12 @@ async def running_gateway(settings: Settings, folder: Path) -> AsyncIterator[Gat
 
 
 @asynccontextmanager
-async def serving(ground: TriggerGround, *, most_requests: int = MOST_REQUESTS) -> AsyncIterator[Gateway]:
+async def serving(
+    ground: TriggerGround, *, most_requests: int = MOST_REQUESTS, more_routes: Sequence[BaseRoute] = ()
+) -> AsyncIterator[Gateway]:
     with listening(Address("127.0.0.1", 0)) as listener:
         address = listener.getsockname()
-        server = uvicorn.Server(server_config(Crowd(create_app(ground), most_requests)))
+        server = uvicorn.Server(server_config(Crowd(create_app(ground, more_routes), most_requests)))
         task = asyncio.create_task(server.serve(sockets=[listener]))
         limits = httpx.Limits(max_connections=60)
         async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{address[1]}", limits=limits, timeout=20) as client:

@@ -81,10 +81,12 @@ class Bench:
         return watcher_on(ground, self._metrics, packages=lambda: self.packages)
 
     @asynccontextmanager
-    async def watching(self, stream: str | None = None) -> AsyncIterator[asyncio.Task[None]]:
+    async def watching(
+        self, stream: str | None = None, *, watcher: Watcher | None = None
+    ) -> AsyncIterator[asyncio.Task[None]]:
         """From when it has a position to when it has stopped."""
         stop = asyncio.Event()
-        task = asyncio.create_task(self.watcher().run(stop))
+        task = asyncio.create_task((watcher or self.watcher()).run(stop))
 
         async def has_position() -> bool:
             assert not task.done() or task.cancelled(), task.exception()

@@ -15,6 +15,7 @@ import pytest
 from ops.supervisor import PROGRAM
 from tests.integration.model_server import Answer, ModelServer, completion, model_server, usage
 from tests.integration.stage import Document, Stage, relay, until
+from tests.integration.trace_receiver import Receiver, trace_receiver
 from workers.settings import as_environment
 
 pytestmark = pytest.mark.integration
@@ -130,12 +131,18 @@ def echoing(server: ModelServer, number: int) -> Answer:
     return completion("\n".join(["I saw:", *(str(each["content"]) for each in messages[1:])]), usage=tokens)
 
 
-async def spied(stage: Stage, **settings: Any) -> tuple[Document, Document, ModelServer]:
+async def arrived(receiver: Receiver) -> bool:
+    return {"invoke_workflow Spying", "invoke_workflow Broken"} <= {span.name for span in receiver.spans}
+
+
+async def spied(
+    stage: Stage, *, more_environ: Mapping[str, str] | None = None, **settings: Any
+) -> tuple[Document, Document, ModelServer]:
     stage.package("Spying", spying())
     stage.package("Broken", broken())
     with model_server(lambda number: echoing(server, number)) as server:
         stage.models({"default": {"provider": "openai", "model": "stub", "base_url": server.url}})
-        await stage.start_worker(environ={**os.environ, **CANARIES}, **settings)
+        await stage.start_worker(environ={**os.environ, **CANARIES, **(more_environ or {})}, **settings)
         run = await stage.ended((await stage.accept("Spying")).run_id)
         failed = await stage.ended((await stage.accept("Broken")).run_id)
     return run, failed, server
@@ -176,7 +183,15 @@ def seen(text: str) -> list[str]:
 
 @pytest.mark.parametrize("log_format", ["console", "json"])
 async def test_in_production_a_canary_is_nowhere(stage: Stage, log_format: str) -> None:
-    run, failed, server = await spied(stage, environment="production", log_format=log_format)
+    wordy = {"OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT": "true", "OTEL_BSP_SCHEDULE_DELAY": "100"}
+    with trace_receiver() as receiver:
+        changes: dict[str, Any] = {
+            "environment": "production",
+            "log_format": log_format,
+            "otlp_endpoint": receiver.url,
+        }
+        run, failed, server = await spied(stage, more_environ=wordy, **changes)
+        await until("the spans have come", lambda: arrived(receiver))
 
     assert (run["state"], await stage.agents_of(run["_id"])) == ("succeeded", ["Spy", "Next"])
     assert failed["state"] == "failed"
@@ -190,6 +205,8 @@ async def test_in_production_a_canary_is_nowhere(stage: Stage, log_format: str) 
     assert seen(stage.log()) == []
     assert all(said in stage.log() for said in ("tool_failed", "environment_variables_purged", "it is (hidden)"))
     assert seen(await metrics_page(stage)) == []
+    assert seen(b"".join(receiver.raw).decode(errors="replace")) == []
+    assert "it was (hidden)" in receiver.named("chat stub")[1].attributes["gen_ai.input.messages"]
     settings = replace(stage.settings, environment="production", environ={**os.environ, **CANARIES})
     for command in (
         ("runs", "show", run["_id"]),

@@ -212,6 +212,7 @@ async def test_its_metrics_are_valid_and_say_what_its_runs_did(stage: Stage) -> 
     assert values["unattended_tool_errors_total", "Relay", "boom"] == 1
     assert values["unattended_run_retries_total", "Relay", "model_error"] == 1
     assert values["unattended_run_queue_seconds_count", "api"] == 2
+    assert values[("unattended_run_wait_seconds_count",)] == 2
     assert values["unattended_run_duration_seconds_count", "Relay"] == 1
     assert values["unattended_run_duration_seconds_count", "_other"] == 1
     assert values[("unattended_worker_slots",)] == 64

@@ -83,6 +83,17 @@ UNDECLARED = {
 }
 
 
+@pytest.mark.parametrize("environment", ["development", "production"])
+def test_the_key_of_a_collector_of_traces_is_hidden_and_no_tenants_name(environment: str) -> None:
+    headers = "Authorization=Bearer%20words,X-Scope-OrgID=acme-corp, x-team = 3f9ac1d277be41aa,dd-api-key=k,"
+    settings = Settings(environment=environment, environ={"OTEL_EXPORTER_OTLP_HEADERS": headers})
+
+    found = values_of_environment(settings)
+
+    assert found >= {"Bearer words", "words", "3f9ac1d277be41aa", "k"}
+    assert "acme-corp" not in found
+
+
 def test_in_production_what_looks_like_a_secret_is_hidden_though_nobody_declares_it() -> None:
     password = {"s3cr%40t-word", "s3cr@t-word"}
 

@@ -1,7 +1,9 @@
 """Logs: one event per line, in both formats."""
 
+import asyncio
 import json
 import logging
+import re
 import sys
 import threading
 from collections.abc import Callable
@@ -15,6 +17,7 @@ from workers.logs import (
     ConsoleFormatter,
     EventFormatter,
     JsonFormatter,
+    about,
     configure_logging,
     hide_in_logs,
     hiding_in_streams,
@@ -41,6 +44,35 @@ def test_a_console_line_has_time_role_level_event_and_fields() -> None:
     line = ConsoleFormatter("worker").format(record(run_id="run_1", turn=2, why="all said", tags=["a"], none=None))
     start = "02:40:00.123 worker    info    run_claimed"
     assert line == f'{start} run_id=run_1 turn=2 why="all said" tags=["a"] none=null'
+
+
+@pytest.mark.parametrize("formatter", FORMATTERS)
+def test_a_line_says_what_it_is_about_and_its_own_fields_go_first(
+    formatter: Callable[[str], logging.Formatter],
+) -> None:
+    with about(run_id="run_1", attempt=1), about(span_id="ab"):
+        line = formatter("worker").format(record(attempt=2))
+    after = formatter("worker").format(record())
+
+    assert re.findall(r"(run_id|attempt|span_id)\W+(\w+)", line) == [
+        ("run_id", "run_1"),
+        ("attempt", "2"),
+        ("span_id", "ab"),
+    ]
+    assert "run_1" not in after
+
+
+async def test_what_a_tool_does_in_a_thread_or_a_task_is_about_its_run() -> None:
+    def said() -> str:
+        return JsonFormatter("worker").format(record())
+
+    async def in_a_task() -> str:
+        return said()
+
+    with about(run_id="run_1"):
+        lines = [await asyncio.to_thread(said), await asyncio.create_task(in_a_task())]
+
+    assert [json.loads(line)["run_id"] for line in lines] == ["run_1", "run_1"]
 
 
 def test_a_json_line_has_the_same_as_fields() -> None:

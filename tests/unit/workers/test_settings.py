@@ -60,6 +60,7 @@ WRITTEN: list[tuple[str, str, str, Any]] = [
     ("ENVIRONMENT", "environment", "production", "production"),
     ("CONTEXT_INCLUDE_SCHEMA", "include_schema", "off", False),
     ("CONTEXT_VERBOSE_DEBUG", "verbose_debug", "1", True),
+    ("OTEL_EXPORTER_OTLP_ENDPOINT", "otlp_endpoint", " http://127.0.0.1:4318 ", "http://127.0.0.1:4318"),
 ]
 
 
@@ -94,6 +95,15 @@ NO_BILLING_URLS = (
     *("https://u:p@h", "http://b.example", "http://8.8.8.8/x", "http://[2001:4860:4860::8888]", "https://[::1"),
     *("https://b..example", f"https://{'b' * 64}.example"),
 )
+NO_TRACES_URLS = (
+    "127.0.0.1:4318",
+    "grpc://u:p@h:4317",
+    "http://",
+    "http://h:0",
+    "http://h:x",
+    "http://[::1",
+    "http://h /x",
+)
 OWN_NETWORK = ("127.0.0.1:8000", "[::1]", "10.0.0.7", "192.168.1.1", "localhost:1", "billing", "b.internal", "b.local")
 NO_REFERENCES = (",", "whsec_c2VjcmV0", "env:", "env:A,whsec_c2VjcmV0", "vault:a")
 NUMBERS = [each[0] for each in WRITTEN if type(each[3]) is int]
@@ -125,6 +135,7 @@ def test_a_bad_value_names_its_variable(variable: str, raw: str) -> None:
     [
         *[("UNATTENDED_BILLING_URL", raw) for raw in NO_BILLING_URLS],
         *[("UNATTENDED_BILLING_SECRET", raw) for raw in NO_REFERENCES],
+        *[("OTEL_EXPORTER_OTLP_ENDPOINT", raw) for raw in NO_TRACES_URLS],
     ],
 )
 def test_what_may_hold_a_secret_is_refused_without_being_shown(variable: str, raw: str) -> None:
@@ -243,3 +254,23 @@ def test_settings_are_frozen_and_every_field_but_the_snapshot_is_a_variable() ->
     assert {each.name for each in fields(Settings)} - {each.name for each in setting_fields()} == {"environ"}
     with pytest.raises(AttributeError):
         Settings().lease_s = 5  # type: ignore[misc]  # -- that it is refused is what is tested
+
+
+@pytest.mark.parametrize("variable", ["UNATTENDED_MONGODB_URL", "UNATTENDED_REDIS_URL"])
+def test_a_url_with_a_password_may_stand_in_a_file(tmp_path: Path, variable: str) -> None:
+    held = tmp_path / "url"
+    held.write_text("mongodb://user:hunter2@h/?replicaSet=rs\n")
+
+    settings = load_settings({variable: f"file:{held}"})
+
+    assert {settings.mongodb_url, settings.redis_url} == {None, "mongodb://user:hunter2@h/?replicaSet=rs"}
+    assert "hunter2" not in repr(settings)
+
+
+@pytest.mark.parametrize("held", [None, " \n"])
+def test_a_file_without_a_url_is_refused_and_is_not_the_embedded_servers(tmp_path: Path, held: str | None) -> None:
+    if held is not None:
+        (tmp_path / "url").write_text(held)
+
+    with pytest.raises(SettingsError, match=r"^UNATTENDED_MONGODB_URL cannot be used; write a URL, or file:PATH .*url"):
+        load_settings({"UNATTENDED_MONGODB_URL": f"file:{tmp_path / 'url'}"})

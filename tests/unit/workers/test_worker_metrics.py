@@ -31,6 +31,15 @@ def test_waiting_is_observed_at_the_first_start_alone_holds_included() -> None:
     assert value(metrics, "run_queue_seconds_count", trigger="schedule") == 1
 
 
+@pytest.mark.parametrize(("ready_at", "waited_s"), [(None, 7), (NOW - timedelta(seconds=2), 2)])
+def test_waiting_for_a_worker_begins_when_a_hold_or_a_delay_is_over(ready_at: datetime | None, waited_s: int) -> None:
+    metrics = WorkerMetrics()
+
+    metrics.started(run(ready_at=ready_at))
+
+    assert value(metrics, "run_wait_seconds_sum") == waited_s
+
+
 @pytest.mark.parametrize(("state", "count"), [(RunState.SUCCEEDED, 1), (RunState.PARKED, 1), (RunState.NEEDS_HUMAN, 0)])
 def test_a_run_that_waits_for_a_person_has_not_ended(state: RunState, count: int) -> None:
     metrics = WorkerMetrics()

@@ -40,7 +40,7 @@ def chat(folder: Path, answers: Any = None, *, context: dict[str, Any] | None = 
     )
 
 
-def shipped(name: str, folder: Path, **context: Any) -> Chat:
+def shipped(name: str, folder: Path, /, **context: Any) -> Chat:
     package = load_package(LIBRARY / name)
     defaults = {each.name: copy.deepcopy(each.default) for each in package.variables.values()}
     return Chat(built(package, LIBRARY / "answers.yaml", folder), {"app_id": "acme", **defaults, **context})
@@ -80,9 +80,9 @@ def fast(chat: Chat) -> Chat:
     return chat
 
 
-@pytest.mark.parametrize("name", ["DailyDigest", "OrderFollowUp"])
+@pytest.mark.parametrize("name", ["DailyDigest", "IssueTriage", "LeadIntake", "OrderFollowUp"])
 async def test_a_chat_resumed_from_any_checkpoint_goes_on_where_it_was(tmp_path: Path, name: str) -> None:
-    whole = fast(shipped(name, tmp_path, order_id="1"))
+    whole = fast(shipped(name, tmp_path, order_id="1", name="Ada", company="", story=""))
     outcome, kept = await whole.run()
 
     for number in range(len(kept.turns) + 1):

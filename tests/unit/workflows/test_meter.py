@@ -18,6 +18,7 @@ from workflows.chat.live import LiveTurn
 from workflows.chat.meter import MeteredClient, RunMeter
 from workflows.chat.open_call import AskedModel
 from workflows.chat.turn_client import with_readable_arguments
+from workflows.spans import NO_SPANS
 
 Answer = Callable[[], Awaitable[ModelResponse]]
 
@@ -62,7 +63,7 @@ class Desk:
         limits = SimpleNamespace(model_calls=self.max_calls, tokens=None, usd=None)
         package = SimpleNamespace(orchestrator=SimpleNamespace(limits=limits))
         self.run = RunMeter(self.book.record)
-        self.chat: Any = SimpleNamespace(meter=self.run, counters=self.run.counters, package=package)
+        self.chat: Any = SimpleNamespace(meter=self.run, counters=self.run.counters, package=package, spans=NO_SPANS)
         self.turn = LiveTurn(cast("Any", self.chat), "A", 1)
         self.client = MeteredClient(
             cast("LLMClient", Model(self.answer)),

@@ -12,7 +12,7 @@ from workflows.package.loader import load_package
 from workflows.package.models import Package
 
 
-@pytest.mark.parametrize("name", ["DailyDigest", "OrderFollowUp"])
+@pytest.mark.parametrize("name", ["DailyDigest", "IssueTriage", "LeadIntake", "OrderFollowUp"])
 def test_the_packages_we_ship_load_without_a_finding(name: str) -> None:
     package = load_package(LIBRARY / name)
     assert (package.name, package.findings) == (name, ())

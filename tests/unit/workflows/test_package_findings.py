@@ -244,7 +244,7 @@ def library_files(name: str) -> dict[str, Any]:
     return {path.stem: yaml.safe_load(path.read_text()) for path in sorted((LIBRARY / name).glob("*.yaml"))}
 
 
-SEEDS = {name: library_files(name) for name in ("DailyDigest", "OrderFollowUp")}
+SEEDS = {name: library_files(name) for name in ("DailyDigest", "IssueTriage", "LeadIntake", "OrderFollowUp")}
 junk = st.one_of(
     st.none(),
     st.booleans(),

@@ -15,6 +15,7 @@ from workflows.chat.invoking import RaisedError
 from workflows.chat.live import Conversation
 from workflows.chat.tool_calls import measured
 from workflows.chat.tool_functions import ToolRefused
+from workflows.spans import NO_SPANS
 
 
 @pytest.mark.parametrize(
@@ -30,7 +31,7 @@ from workflows.chat.tool_functions import ToolRefused
 def test_each_ending_is_counted_for_what_it_is(error: BaseException | None, heard: list[tuple[str, bool]]) -> None:
     calls: list[tuple[str, bool]] = []
     live: Any = SimpleNamespace(
-        chat=SimpleNamespace(on_tool_call=lambda tool, _seconds, failed: calls.append((tool, failed)))
+        chat=SimpleNamespace(on_tool_call=lambda tool, _seconds, failed: calls.append((tool, failed)), spans=NO_SPANS)
     )
 
     with pytest.raises(type(error)) if error is not None else nullcontext(), measured(live, "work"):

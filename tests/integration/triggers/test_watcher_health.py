@@ -1,0 +1,86 @@
+"""Whether a watcher is ready: its streams get on, and its looks at the triggers succeed."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import timedelta
+from functools import partial
+
+import pytest
+
+from tests.integration.triggers.stream_bench import Bench
+from tests.integration.triggers.waiting import until
+from triggers.change_stream import watcher as watching
+from triggers.change_stream.starting import Starting, Wish
+from workers.process.health import Steps
+
+pytestmark = pytest.mark.integration
+
+
+async def test_a_stream_that_does_not_get_on_is_named_until_it_does(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held, let_go, start = asyncio.Event(), asyncio.Event(), Starting.start
+
+    async def held_up(self: Starting, wishes: Sequence[Wish]) -> None:
+        held.set()
+        await let_go.wait()
+        await start(self, wishes)
+
+    monkeypatch.setattr(watching, "STREAM_PATIENCE_S", 0.3)
+    bench.settings = replace(bench.settings, lease_s=3)  # an idle stream saves twice a second
+    bench.declare({})
+    watcher = bench.watcher()
+
+    async def named() -> bool:
+        return bool(watcher.late_streams())
+
+    async def well() -> bool:
+        return not watcher.late_streams()
+
+    async with bench.watching(watcher=watcher):
+        assert await well()
+        monkeypatch.setattr(Starting, "start", held_up)
+        await bench.orders.insert_one({"_id": 1})
+        await held.wait()
+        await until(named, "the stream is late")
+        [words] = watcher.late_streams()
+        let_go.set()
+        await until(well, "the stream gets on")
+        await bench.saw(1)
+
+    assert words.startswith(f"the stream {bench.shop.name} has owed a saved position for ")
+    assert await well()  # one that is not read any more owes nothing
+
+
+async def test_a_quiet_stream_gets_on(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watching, "STREAM_PATIENCE_S", 0.3)
+    bench.settings = replace(bench.settings, lease_s=3)
+    bench.declare({})
+    watcher = bench.watcher()
+    late: list[str] = []
+
+    async with bench.watching(watcher=watcher):
+        first = (await bench.stream())["token_saved_at"]
+
+        async def saved_often() -> bool:
+            late.extend(watcher.late_streams())
+            since_first: timedelta = (await bench.stream())["token_saved_at"] - first
+            return since_first > timedelta(seconds=1.5)
+
+        await until(saved_often, "some positions")
+
+    assert late == []
+
+
+async def test_each_look_at_the_triggers_counts_as_a_step(bench: Bench) -> None:
+    steps, stop = Steps("look"), asyncio.Event()
+    assert steps.look() == ["the step look has not succeeded yet"]
+
+    async def looked() -> bool:
+        return not steps.look()
+
+    running = asyncio.create_task(bench.watcher().run(stop, watched=partial(steps.watched, "look")))
+    await until(looked, "a look")
+    stop.set()
+    await running

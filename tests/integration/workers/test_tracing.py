@@ -1,0 +1,186 @@
+"""Traces of real runs, as a real receiver of OTLP gets them."""
+
+import json
+import os
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.integration.model_server import ModelServer, call, completion, model_server, usage
+from tests.integration.stage import Stage, relay, until
+from tests.integration.trace_receiver import Receiver, SeenSpan, trace_receiver
+from tests.integration.triggers.gateway_server import serving
+from triggers.role import trigger_ground
+
+pytestmark = pytest.mark.integration
+
+CALLERS = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+SECRET_WORDS = ("sugar-prompt", "pepper-payload", "salt-arguments", "ginger-result", "thyme-error")
+TOOLS = """
+import logging
+from opentelemetry.propagate import inject
+
+def weigh(spice: str) -> str:
+    headers = {}
+    inject(headers)
+    logging.getLogger("a.package").warning("weighed", extra={"headers": headers})
+    return "ginger-result"
+
+def spill() -> str:
+    raise ValueError("thyme-error")
+"""
+
+
+def kitchen() -> dict[str, Any]:
+    package = relay("Kitchen", ["Cook", "Waiter"])
+    package["agents"]["agents"][0]["system_message"] = "You know the sugar-prompt."
+    tools = [{"agent": "Cook", "file": "spices.py", "function": name} for name in ("weigh", "spill")]
+    hook = {"name": "order", "type": "webhook", "apps": ["acme"], "verify": {"scheme": "none"}, "input": {"all": "=@"}}
+    return {**package, "tools": {"tools": tools}, "tools/spices.py": TOOLS, "triggers": {"triggers": [hook]}}
+
+
+def traced(receiver: Receiver, **environ: str) -> dict[str, Any]:
+    soon = {"OTEL_BSP_SCHEDULE_DELAY": "100", **environ}
+    return {"otlp_endpoint": receiver.url, "environ": {**os.environ, **soon}}
+
+
+async def has(receiver: Receiver, name: str, count: int = 1) -> list[SeenSpan]:
+    async def all_there() -> list[SeenSpan]:
+        return found if len(found := receiver.named(name)) >= count else []
+
+    found: list[SeenSpan] = await until(f"{count} spans {name} have come", all_there)
+    return found
+
+
+def cooking(number: int) -> Any:
+    tokens = usage(100, 20, cached=40, cache_write=10, reasoning=5)
+    if number == 0:
+        calls = [call("weigh", '{"spice": "salt-arguments"}'), {**call("spill", "{}"), "id": "call_2"}]
+        return completion(None, tool_calls=calls, usage=tokens)
+    return completion("served", usage=tokens)
+
+
+async def ordered(stage: Stage, receiver: Receiver, server: ModelServer) -> str:
+    stage.package("Kitchen", kitchen())
+    stage.models({"default": {"provider": "openai", "model": "stub", "base_url": server.url}})
+    await stage.start_worker(**traced(receiver), log_format="json")
+    settings = replace(stage.settings, **traced(receiver))
+    async with trigger_ground(settings, role="gateway") as ground, serving(ground) as gateway:
+        order = {"dish": "pepper-payload"}
+        answer = await gateway.client.post(
+            "/hooks/acme/Kitchen/order", json=order, headers={"traceparent": CALLERS, "baggage": "a=pepper-payload"}
+        )
+    assert answer.status_code == 202, answer.text
+    run_id: str = answer.json()["run_id"]
+    assert (await stage.ended(run_id))["state"] == "succeeded"
+    return run_id
+
+
+async def test_a_run_is_one_tree_from_its_caller_to_its_model_and_tools(stage: Stage) -> None:
+    with trace_receiver() as receiver, model_server(cooking) as server:
+        run_id = await ordered(stage, receiver, server)
+        [run] = await has(receiver, "invoke_workflow Kitchen")
+        trigger = receiver.one("trigger Kitchen/order")
+        cook, waiter = receiver.one("invoke_agent Cook"), receiver.one("invoke_agent Waiter")
+        weigh, spill = receiver.one("execute_tool weigh"), receiver.one("execute_tool spill")
+        chats = receiver.named("chat stub")
+        header_of_model = server.headers[0].get("traceparent")
+
+    assert {span.trace_id for span in receiver.spans} == {CALLERS.split("-")[1]}
+    assert len(receiver.spans) == 9  # nothing twice, and nobody else's
+    assert (trigger.parent_id, trigger.kind, trigger.service) == ("00f067aa0ba902b7", "server", "unattended-gateway")
+    assert (run.parent_id, run.kind, run.service) == (trigger.span_id, "internal", "unattended-worker")
+    assert [turn.parent_id for turn in (cook, waiter)] == [run.span_id, run.span_id]
+    assert [(chat.parent_id, chat.kind) for chat in chats] == [
+        *[(cook.span_id, "client")] * 2,
+        (waiter.span_id, "client"),
+    ]
+    assert {weigh.parent_id, spill.parent_id} == {cook.span_id}
+    assert {run.attributes[name] for name in ("unattended.run_id", "gen_ai.conversation.id")} == {run_id}
+    assert {name: run.attributes[f"unattended.{name}"] for name in ("app_id", "outcome", "state", "attempt")} == {
+        "app_id": "acme",
+        "outcome": "completed",
+        "state": "succeeded",
+        "attempt": 1,
+    }
+    assert (trigger.attributes["unattended.trigger.type"], trigger.attributes["unattended.run_id"]) == (
+        "webhook",
+        run_id,
+    )
+    assert (cook.attributes["unattended.turn"], cook.attributes["unattended.handoff"]) == (1, "Waiter")
+    assert {name: value for name, value in chats[0].attributes.items() if "usage" in name} == {
+        "gen_ai.usage.input_tokens": 100,
+        "gen_ai.usage.output_tokens": 20,
+        "gen_ai.usage.cache_read.input_tokens": 40,
+        "gen_ai.usage.cache_write.input_tokens": 10,
+        "gen_ai.usage.reasoning.output_tokens": 5,
+        "unattended.usage": "reported",
+    }
+    models = [chats[0].attributes[f"gen_ai.{name}"] for name in ("provider.name", "request.model", "response.model")]
+    assert models == ["openai", "stub", "stub-2026-01-01"]
+    assert [(span.failed, span.attributes.get("error.type")) for span in (weigh, spill, cook, run)] == [
+        (False, None),
+        (True, "ValueError"),
+        (False, None),
+        (False, None),
+    ]
+    everything = b"".join(receiver.raw)
+    assert [words for words in SECRET_WORDS if words.encode() in everything] == []
+    assert header_of_model is None
+    lines = [json.loads(line) for line in stage.log().splitlines() if line.startswith("{")]
+    [of_tool] = [line for line in lines if line["event"] == "weighed"]
+    assert {name: of_tool[name] for name in ("run_id", "app_id", "workflow", "attempt")} == {
+        "run_id": run_id,
+        "app_id": "acme",
+        "workflow": "Kitchen",
+        "attempt": 1,
+    }
+    assert (of_tool["trace_id"], of_tool["span_id"]) == (weigh.trace_id, weigh.span_id)
+    assert of_tool["headers"] == {"traceparent": f"00-{weigh.trace_id}-{weigh.span_id}-01"}
+    about_run = [line for line in lines if line.get("run_id") == run_id]
+    assert {"run_claimed", "turn_committed", "tool_failed", "run_finished"} <= {line["event"] for line in about_run}
+    assert {(line["trace_id"], line["attempt"]) for line in about_run} == {(run.trace_id, 1)}
+
+
+async def test_who_takes_a_run_over_goes_on_in_its_trace_and_points_to_who_was_killed(stage: Stage) -> None:
+    stage.package("Relay", relay("Relay", ["A", "B"]))
+    stage.answers({"A": [{"text": "first"}], "B": [{"text": "late", "delay_s": 60}]})
+    with trace_receiver() as receiver:
+        changes = traced(receiver)
+        killed = await stage.start_worker(**changes)
+        run_id = (await stage.accept("Relay")).run_id
+        [of_a] = await has(receiver, "invoke_agent A")
+        killed.kill()
+        stage.answers({"B": [{"text": "second"}]})
+        late = traced(receiver, OTEL_BSP_SCHEDULE_DELAY="600000")  # nothing is sent before the worker stops
+        stopped = await stage.start_worker(**late)
+
+        run = await stage.reconciled_until_ended(run_id)
+        stopped.terminate()
+        assert await stopped.wait() == 0
+
+    second = receiver.one("invoke_workflow Relay")
+    assert (run["state"], await stage.agents_of(run_id)) == ("succeeded", ["A", "B"])
+    assert second.trace_id == of_a.trace_id
+    assert second.links == ((of_a.trace_id, of_a.parent_id, "resumes"),)
+    assert receiver.one("invoke_agent B").parent_id == second.span_id
+    assert second.span_id != of_a.parent_id
+
+
+async def test_an_endpoint_that_is_away_is_said_once_and_holds_up_no_run(stage: Stage) -> None:
+    stage.package("Relay", relay("Relay", ["A", "B"]))
+    with trace_receiver() as receiver:
+        away = traced(receiver, OTEL_EXPORTER_OTLP_TIMEOUT="1")
+    worker = await stage.start_worker(**away)
+    runs = [await stage.ended((await stage.accept("Relay")).run_id) for _ in range(3)]
+
+    async def is_said() -> bool:
+        return "traces_not_exported" in stage.log()
+
+    await until("the log says that traces are lost", is_said)
+    worker.terminate()
+    assert await worker.wait() == 0
+    assert [run["state"] for run in runs] == ["succeeded"] * 3
+    assert stage.log().count("traces_not_exported") == 1
+    assert "opentelemetry" not in stage.log()

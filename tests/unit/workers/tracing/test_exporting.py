@@ -1,0 +1,75 @@
+"""Exporting: what goes out is said to be ours, and an endpoint that is away is said once and waited for a second."""
+
+import logging
+import threading
+from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
+
+from workers.tracing import exporting
+from workers.tracing.exporting import TellingExporter
+
+
+class Collector(SpanExporter):
+    is_there = False
+
+    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:  # noqa: ARG002 -- the interface's
+        return SpanExportResult.SUCCESS if self.is_there else SpanExportResult.FAILURE
+
+
+def test_lost_spans_are_said_once_a_minute_and_when_that_is_over(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 0.0
+    monkeypatch.setattr(exporting, "time", SimpleNamespace(monotonic=lambda: now))
+    collector = Collector()
+    telling = TellingExporter(collector, "http://key@collector:4318/v1/traces")
+    spans: Any = [None, None]
+
+    with caplog.at_level(logging.INFO):
+        for now in (0.0, 1.0, 59.0, 61.0):  # noqa: B007 -- what the clock says
+            telling.export(spans)
+        collector.is_there = True
+        telling.export(spans)
+        telling.export(spans)
+
+    said = [
+        (record.getMessage(), getattr(record, "host", None), getattr(record, "spans", None))
+        for record in caplog.records
+    ]
+    assert said == [
+        ("traces_not_exported", "collector", 2),
+        ("traces_not_exported", "collector", 8),
+        ("traces_exported_again", "collector", None),
+    ]
+
+
+def test_who_stops_waits_only_so_long_for_an_endpoint_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exporting, "FLUSHED_WITHIN_S", 0.05)
+    over = threading.Event()
+    hanging: Any = SimpleNamespace(shutdown=over.wait)
+
+    exporting._closed(hanging)
+
+    assert not over.is_set()
+    over.set()
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "name"),
+    [
+        ("OTHER", "x", "unattended-gateway"),
+        ("OTEL_SERVICE_NAME", "mine", "mine"),
+        ("OTEL_RESOURCE_ATTRIBUTES", "service.name=ours,zone=a", "ours"),
+    ],
+)
+def test_a_service_has_its_roles_name_unless_it_was_given_one(
+    monkeypatch: pytest.MonkeyPatch, variable: str, value: str, name: str
+) -> None:
+    monkeypatch.setenv(variable, value)
+
+    assert exporting._resource("gateway").attributes["service.name"] == name

@@ -1,0 +1,92 @@
+"""Whether traces are wanted: the variables of the OpenTelemetry standard."""
+
+import logging
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from workers.settings import Settings, SettingsError, load_settings
+from workers.tracing.tracing import NO_TRACING, open_tracing
+from workers.tracing.wanted import endpoint_of, wants_content
+
+BASE = "OTEL_EXPORTER_OTLP_ENDPOINT"
+WHOLE = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"
+
+
+@pytest.mark.parametrize(
+    ("environ", "endpoint"),
+    [
+        ({}, None),
+        ({BASE: "http://c:4318"}, "http://c:4318/v1/traces"),
+        ({BASE: "http://c:4318/otlp/"}, "http://c:4318/otlp/v1/traces"),
+        ({WHOLE: "http://t:4318/here"}, "http://t:4318/here"),
+        ({BASE: "http://c:4318", WHOLE: "http://t:4318/here"}, "http://t:4318/here"),
+        ({BASE: "http://c:4318", "OTEL_SDK_DISABLED": "True"}, None),
+        ({BASE: "http://c:4318", "OTEL_TRACES_EXPORTER": "none"}, None),
+        ({BASE: "http://c:4318", "OTEL_TRACES_EXPORTER": "otlp"}, "http://c:4318/v1/traces"),
+        ({BASE: "http://c:4317", "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}, None),
+        (
+            {
+                BASE: "http://c:4318",
+                "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc",
+                "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL": "http/protobuf",
+            },
+            "http://c:4318/v1/traces",
+        ),
+    ],
+)
+def test_the_standard_says_where_traces_go(environ: dict[str, str], endpoint: str | None) -> None:
+    assert endpoint_of(load_settings(environ)) == endpoint
+
+
+def test_a_whole_address_that_is_none_is_refused_without_being_shown() -> None:
+    with pytest.raises(SettingsError, match=f"^{WHOLE} cannot be used; write an address such as") as refused:
+        endpoint_of(load_settings({WHOLE: "collector/key-1"}))
+
+    assert "key-1" not in str(refused.value)
+
+
+def test_a_protocol_that_is_not_spoken_is_said_with_the_one_that_is(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING):
+        tracing = open_tracing(load_settings({BASE: "http://c:4317", "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}), role="x")
+
+    [said] = caplog.records
+    shown: Any = said
+    assert tracing is NO_TRACING
+    assert (said.getMessage(), shown.protocol) == ("traces_off", "grpc")
+    assert shown.use == "OTEL_EXPORTER_OTLP_PROTOCOL=http/protobuf"
+
+
+def test_a_variable_that_the_sdk_cannot_use_keeps_no_role_from_starting(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("OTEL_BSP_MAX_QUEUE_SIZE", "0")
+
+    assert open_tracing(load_settings({BASE: "http://127.0.0.1:9"}), role="x") is NO_TRACING
+    assert [record.getMessage() for record in caplog.records] == ["traces_off"]
+
+
+@pytest.mark.parametrize(
+    ("said", "wanted"), [("", False), ("false", False), ("True", True), ("span_only", True), ("event_only", False)]
+)
+def test_content_is_wanted_only_by_the_standards_switch(said: str, wanted: bool) -> None:
+    environ = {"OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT": said}
+
+    assert wants_content(Settings(environ=environ)) is wanted
+
+
+def test_without_an_endpoint_a_trigger_role_loads_nothing_that_exports() -> None:
+    """redis-py loads the part for metrics by itself, and AG2 more in a worker."""
+    program = (
+        "import sys, triggers.role\n"
+        "from workers.settings import Settings\n"
+        "from workers.tracing.tracing import open_tracing\n"
+        "open_tracing(Settings(), role='gateway').close()\n"
+        "exporting = ('opentelemetry.exporter', 'opentelemetry.sdk.trace')\n"
+        "loaded = [name for name in sys.modules if name.startswith(exporting)]\n"
+        "sys.exit(' '.join(loaded) or 0)\n"
+    )
+
+    subprocess.run([sys.executable, "-c", program], check=True)

@@ -1,0 +1,127 @@
+"""Exporting: OpenTelemetry's SDK, set up for one process. Nobody else imports it, and only where traces are wanted.
+
+The provider stays ours and is not made the process's: libraries under a chat (model clients, FastAPI) have spans of
+their own, which would double ours and may hold what was said.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from urllib.parse import urlsplit
+
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.sdk.resources import SERVICE_NAME, Resource
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
+from opentelemetry.sdk.trace.id_generator import RandomIdGenerator
+from typing_extensions import override
+
+from workers.settings import Settings
+from workers.tracing.ids import SpanIds
+from workers.tracing.process_tracing import ProcessTracing
+from workers.tracing.wanted import wants_content
+from workflows.context.redaction import Redactor
+
+log = logging.getLogger(__name__)
+
+FLUSHED_WITHIN_S = 1.0  # a worker that was told to stop has little more
+SAY_EVERY_S = 60.0
+
+
+def open_exporting(settings: Settings, endpoint: str, *, role: str, redactor: Redactor) -> ProcessTracing:
+    # It says in sentences, again and again, what is said here once a minute.
+    logging.getLogger("opentelemetry").setLevel(logging.CRITICAL)
+    ids = ChosenIds()
+    provider = TracerProvider(resource=_resource(role), id_generator=ids, shutdown_on_exit=False)
+    exporter = TellingExporter(OTLPSpanExporter(endpoint=endpoint), endpoint)
+    provider.add_span_processor(BatchSpanProcessor(exporter))
+    return ProcessTracing(
+        provider.get_tracer("unattended"),
+        role=role,
+        redactor=redactor,
+        with_content=wants_content(settings),
+        choose_ids=ids.chosen,
+        close=lambda: _closed(provider),
+    )
+
+
+def _resource(role: str) -> Resource:
+    named = Resource.create()  # as OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES say
+    if str(named.attributes.get(SERVICE_NAME, "")).startswith("unknown_service"):
+        return named.merge(Resource({SERVICE_NAME: f"unattended-{role}"}))
+    return named
+
+
+def _closed(provider: TracerProvider) -> None:
+    """Whatever is sent by then; an endpoint that is away holds up nobody."""
+    thread = threading.Thread(target=provider.shutdown, name="last traces", daemon=True)
+    thread.start()
+    thread.join(FLUSHED_WITHIN_S)
+
+
+class ChosenIds(RandomIdGenerator):
+    """Random ones, but for the span of a run, whose ids everybody can compute."""
+
+    def __init__(self) -> None:
+        self._chosen: ContextVar[SpanIds | None] = ContextVar("unattended_chosen_ids", default=None)
+
+    @contextmanager
+    def chosen(self, ids: SpanIds) -> Iterator[None]:
+        """For the one span that is started meanwhile."""
+        token = self._chosen.set(ids)
+        try:
+            yield
+        finally:
+            self._chosen.reset(token)
+
+    @override
+    def generate_span_id(self) -> int:
+        chosen = self._chosen.get()
+        return super().generate_span_id() if chosen is None else chosen.span_id
+
+    @override
+    def generate_trace_id(self) -> int:
+        chosen = self._chosen.get()
+        return super().generate_trace_id() if chosen is None else chosen.trace_id
+
+
+class TellingExporter(SpanExporter):
+    """One line when spans cannot be sent, one a minute while that lasts, and one when it is over."""
+
+    def __init__(self, inner: SpanExporter, endpoint: str) -> None:
+        self._inner = inner
+        self._host = urlsplit(endpoint).hostname
+        self._lost = 0
+        self._said_at: float | None = None
+
+    @override
+    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+        result = self._inner.export(spans)
+        if result is SpanExportResult.SUCCESS:
+            self._sent()
+        else:
+            self._failed(len(spans))
+        return result
+
+    def _failed(self, spans: int) -> None:
+        self._lost += spans
+        now = time.monotonic()
+        if self._said_at is None or now - self._said_at >= SAY_EVERY_S:
+            self._said_at = now
+            log.warning("traces_not_exported", extra={"host": self._host, "spans": self._lost})
+
+    def _sent(self) -> None:
+        if self._said_at is not None:
+            log.info("traces_exported_again", extra={"host": self._host, "spans_lost": self._lost})
+            self._lost, self._said_at = 0, None
+
+    @override
+    def shutdown(self) -> None:
+        self._inner.shutdown()
+
+    @override
+    def force_flush(self, timeout_millis: int = 30_000) -> bool:
+        return self._inner.force_flush(timeout_millis)

@@ -1,0 +1,203 @@
+"""The spans of one run under one owner: the run's own, its turns, and in them model calls and tool calls.
+
+No text that a model, a tool or an error has written goes into one, unless content is wanted; then without hidden
+values, and short.
+"""
+
+import asyncio
+import json
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from opentelemetry.context import Context, attach, detach
+from opentelemetry.trace import Span, SpanKind, StatusCode, Tracer
+from opentelemetry.trace.propagation import set_span_in_context
+
+from accounting.budgets.asking import PlannedCall
+from accounting.usage import ModelCall
+from workers.logs import about
+from workers.store.run import RunState
+from workers.tracing import names
+from workflows.context.redaction import Redactor
+from workflows.context.storable_values import storable
+from workflows.outcome import Outcome, OutcomeKind
+from workflows.spans import CallSpan, Messages, ToolSpan, TurnSpan
+
+LONGEST = 8_000
+_NO_FAULT = frozenset({OutcomeKind.NEEDS_HUMAN, OutcomeKind.HANDED_BACK})
+_FAILED = frozenset({RunState.FAILED, RunState.PARKED})
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """What may be shown of a package's words."""
+
+    redactor: Redactor
+    wanted: bool
+
+    def name(self, text: str) -> str:
+        """Of a type or a model, which a package or a server chose."""
+        return storable(self.redactor.text(text))[:200]
+
+    def of(self, name: str, told: Callable[[], Any]) -> Mapping[str, str]:
+        if not self.wanted:
+            return {}
+        # Before it is written and cut: neither half of a value is found, nor one that is quoted twice.
+        shown = self.redactor.data(told())
+        text = storable(shown if isinstance(shown, str) else json.dumps(shown, ensure_ascii=False))
+        return {name: text if len(text) <= LONGEST else f"{text[:LONGEST]}… ({len(text)} characters)"}
+
+
+class RunSpans:
+    def __init__(self, tracer: Tracer, span: Span, run: Mapping[str, Any], content: Content) -> None:
+        self.span = span
+        self._tracer = tracer
+        self._content = content
+        self._of_run = {names.RUN_ID: run["_id"], names.WORKFLOW: run["workflow"], names.APP_ID: run["app_id"]}
+        self._of_run[names.CONVERSATION] = run["_id"]
+        self._context = set_span_in_context(span, Context())
+        self._has_ended = False
+
+    @contextmanager
+    def turn(self, agent: str, number: int) -> Iterator[TurnSpan]:
+        span = self._tracer.start_span(
+            f"invoke_agent {agent}",
+            context=self._context,
+            attributes={
+                **self._of_run,
+                names.OPERATION: "invoke_agent",
+                names.AGENT_NAME: agent,
+                names.TURN: number,
+            },
+        )
+        around, self._context = self._context, set_span_in_context(span, Context())
+        try:
+            with about(span_id=span_id(span)):
+                yield _OpenTurn(span, self._content)
+        except asyncio.CancelledError:
+            span.set_attribute(names.CUT_OFF, True)
+            raise
+        except BaseException as error:
+            mark_failed(span, self._content.name(type(error).__name__))
+            raise
+        finally:
+            self._context = around
+            span.end()
+
+    def model_call(self, call: PlannedCall, asked: Callable[[], Messages]) -> CallSpan:
+        provider = names.PROVIDERS.get(call.provider, call.provider)
+        span = self._tracer.start_span(
+            f"chat {call.model}",
+            context=self._context,
+            kind=SpanKind.CLIENT,
+            attributes={
+                **self._of_run,
+                names.OPERATION: "chat",
+                names.PROVIDER: provider,
+                names.REQUEST_MODEL: call.model,
+                names.AGENT_NAME: call.agent,
+                **self._content.of(names.INPUT_MESSAGES, asked),
+            },
+        )
+        return _OpenCall(span, self._content)
+
+    @contextmanager
+    def tool_call(self, tool: str, arguments: str) -> Iterator[ToolSpan]:
+        """The tool finds its span as the current one, and may hand the trace on to whom it calls."""
+        span = self._tracer.start_span(
+            f"execute_tool {tool}",
+            context=self._context,
+            attributes={
+                **self._of_run,
+                names.OPERATION: "execute_tool",
+                names.TOOL_NAME: tool,
+                names.TOOL_TYPE: "function",
+                **self._content.of(names.TOOL_ARGUMENTS, lambda: arguments),
+            },
+        )
+        token = attach(set_span_in_context(span, Context()))
+        try:
+            with about(span_id=span_id(span)):
+                yield _OpenTool(span, self._content)
+        finally:
+            detach(token)
+            span.end()
+
+    def ended(self, outcome: Outcome, state: RunState) -> None:
+        self._has_ended = True
+        self.span.set_attributes({names.OUTCOME: outcome.kind.value, names.STATE: state.value})
+        is_retried = state is RunState.QUEUED and outcome.kind is not OutcomeKind.HANDED_BACK
+        if state in _FAILED or is_retried:
+            mark_failed(self.span, self._content.name(_error_of(outcome)))
+
+    def close(self) -> None:
+        if not self._has_ended:  # its worker stops, or somebody else has it now
+            self.span.set_attribute(names.CUT_OFF, True)
+        self.span.end()
+
+
+@dataclass(frozen=True, slots=True)
+class _OpenTurn:
+    _span: Span
+    _content: Content
+
+    def committed(self, handoff: str | None) -> None:
+        if handoff is not None:
+            self._span.set_attribute(names.HANDOFF, handoff)
+
+    def ended_chat(self, outcome: Outcome) -> None:
+        self._span.set_attribute(names.OUTCOME, outcome.kind.value)
+        if outcome.kind not in _NO_FAULT:
+            mark_failed(self._span, self._content.name(_error_of(outcome)))
+
+
+@dataclass(frozen=True, slots=True)
+class _OpenCall:
+    _span: Span
+    _content: Content
+
+    def end(self, call: ModelCall, *, model: str | None, said: Callable[[], Messages]) -> None:
+        tokens = call.tokens
+        self._span.set_attributes(
+            {
+                names.USAGE: call.status,
+                names.INPUT_TOKENS: tokens.input,
+                names.OUTPUT_TOKENS: tokens.output,
+                names.CACHE_READ_TOKENS: tokens.cached_input,
+                names.CACHE_WRITE_TOKENS: tokens.cache_write,
+                names.REASONING_TOKENS: tokens.reasoning,
+                **({} if model is None else {names.RESPONSE_MODEL: self._content.name(model)}),
+                **self._content.of(names.OUTPUT_MESSAGES, said),
+            }
+        )
+        if call.error is not None:
+            mark_failed(self._span, self._content.name(call.error))
+        self._span.end()
+
+
+@dataclass(frozen=True, slots=True)
+class _OpenTool:
+    _span: Span
+    _content: Content
+
+    def answered(self, text: str) -> None:
+        self._span.set_attributes(self._content.of(names.TOOL_RESULT, lambda: text))
+
+    def failed(self, error: str) -> None:
+        mark_failed(self._span, self._content.name(error))
+
+
+def _error_of(outcome: Outcome) -> str:
+    return outcome.error.type if outcome.error is not None else outcome.kind.value
+
+
+def mark_failed(span: Span, error: str) -> None:
+    """By its type alone: what an error says may be anything."""
+    span.set_attribute(names.ERROR_TYPE, error)
+    span.set_status(StatusCode.ERROR)
+
+
+def span_id(span: Span) -> str:
+    return f"{span.get_span_context().span_id:016x}"

@@ -1,0 +1,129 @@
+"""Tracing, as roles see it: triggers, runs and chats tell it what they do. Without an endpoint nobody listens, and
+nothing of OpenTelemetry is loaded for that."""
+
+import logging
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Protocol
+
+from workers.settings import Settings
+from workers.store.run import Accepted, Claim, RunRequest, RunState
+from workers.store.run_store import RunStore
+from workers.tracing.wanted import endpoint_of
+from workflows.context.redaction import Redactor
+from workflows.outcome import Outcome
+from workflows.spans import NO_SPANS, Spans
+
+log = logging.getLogger(__name__)
+
+
+class Asked(Protocol):
+    """A run that is asked for: `request` carries the trace on, and what became of it ends the span."""
+
+    @property
+    def request(self) -> RunRequest: ...
+
+    @property
+    def log_fields(self) -> Mapping[str, str]: ...
+
+    def accepted(self, accepted: Accepted) -> None: ...
+
+    def failed(self, error: BaseException) -> None: ...
+
+
+class Tracing(Protocol):
+    """Of one process."""
+
+    @property
+    def is_on(self) -> bool: ...
+
+    def asked(self, request: RunRequest) -> Asked: ...
+
+    def run(self, claim: Claim) -> AbstractContextManager[None]:
+        """Around all that one owner does to a run."""
+
+    async def link(self, claim: Claim, store: RunStore) -> None:
+        """To the runs that this one follows or replays."""
+
+    def chat(self, claim: Claim) -> Spans: ...
+
+    def ended(self, claim: Claim, outcome: Outcome, state: RunState) -> None: ...
+
+    def close(self) -> None:
+        """What was told is sent, within a second."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Untraced:
+    request: RunRequest
+
+    @property
+    def log_fields(self) -> Mapping[str, str]:
+        return {}
+
+    def accepted(self, accepted: Accepted) -> None: ...
+
+    def failed(self, error: BaseException) -> None: ...
+
+
+class NoTracing:
+    is_on = False
+
+    def asked(self, request: RunRequest) -> Asked:
+        return _Untraced(request)
+
+    def run(self, claim: Claim) -> AbstractContextManager[None]:  # noqa: ARG002 -- the protocol's
+        return nullcontext()
+
+    async def link(self, claim: Claim, store: RunStore) -> None: ...
+
+    def chat(self, claim: Claim) -> Spans:  # noqa: ARG002 -- the protocol's
+        return NO_SPANS
+
+    def ended(self, claim: Claim, outcome: Outcome, state: RunState) -> None: ...
+
+    def close(self) -> None: ...
+
+
+NO_TRACING = NoTracing()
+
+
+def open_tracing(settings: Settings, *, role: str, redactor: Redactor | None = None) -> Tracing:
+    """Once in a process, after it was forked: spans are sent from a thread."""
+    endpoint = endpoint_of(settings)
+    if endpoint is None:
+        return NO_TRACING
+    from workers.tracing.exporting import open_exporting
+
+    try:
+        return open_exporting(settings, endpoint, role=role, redactor=redactor or Redactor())
+    except (ValueError, OSError) as error:  # one of the variables that the SDK reads itself
+        log.warning("traces_off", extra={"error": str(error)[:200]})
+        return NO_TRACING
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A request over HTTP: the trace that its sender is in, and when it came."""
+
+    traceparent: str | None
+    began_ns: int
+
+
+_call: ContextVar[Call | None] = ContextVar("unattended_call", default=None)
+
+
+@contextmanager
+def called(call: Call) -> Iterator[None]:
+    """What is asked for meanwhile belongs to this call."""
+    token = _call.set(call)
+    try:
+        yield
+    finally:
+        _call.reset(token)
+
+
+def current_call() -> Call | None:
+    return _call.get()
