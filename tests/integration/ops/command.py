@@ -31,10 +31,11 @@ def environment(stage: Stage) -> dict[str, str]:
     return as_environment(replace(stage.settings, environ={}))
 
 
-async def started(stage: Stage, *arguments: str) -> Process:
+async def started(stage: Stage, *arguments: str, **changes: Any) -> Process:
+    """`changes`: of the stage's settings, for this process alone."""
     return await asyncio.create_subprocess_exec(
         *command(*arguments),
-        env=environment(stage),
+        env=as_environment(replace(stage.settings, environ={}, **changes)),
         cwd=stage.folder,
         stdin=asyncio.subprocess.DEVNULL,
         stdout=PIPE,
@@ -42,8 +43,8 @@ async def started(stage: Stage, *arguments: str) -> Process:
     )
 
 
-async def unattended(stage: Stage, *arguments: str) -> Done:
-    process = await started(stage, *arguments)
+async def unattended(stage: Stage, *arguments: str, **changes: Any) -> Done:
+    process = await started(stage, *arguments, **changes)
     out, err = await asyncio.wait_for(process.communicate(), 60)
     assert "Traceback" not in err.decode()
     return Done(process.returncode or 0, out.decode(), err.decode())

@@ -286,22 +286,23 @@ async def test_lists_are_filtered_and_refusals_are_one_line_with_an_exit_code(st
 
 async def test_many_are_asked_for_on_a_terminal_first(stage: Stage) -> None:
     """A dialogue with the command itself, in a pseudo-terminal."""
-    run_ids = await parked(stage, 12)
+    run_ids = await parked(stage, 25)
 
     refused, interrupted = await asyncio.gather(
         asyncio.to_thread(dialogue, stage, "n"), asyncio.to_thread(dialogue, stage, None)
     )
-    assert await stage.store.runs.count_documents({"state": "parked"}) == 12
+    assert await stage.store.runs.count_documents({"state": "parked"}) == 25
     agreed = await asyncio.to_thread(dialogue, stage, "y")
 
     assert run_ids[9] in refused
     assert run_ids[10] not in refused
-    assert "… and 2 more" in refused
-    assert "discard 12 runs (app acme, state parked)? [y/N]" in refused
+    assert "… and 15 more" in refused
+    assert "discard 25 runs (app acme, state parked)? [y/N]" in refused
     assert "nothing was changed" in refused
     assert interrupted.endswith("[y/N]: 130")
-    assert "discard: 12 of 12" in agreed
-    assert await stage.store.runs.count_documents({"state": "cancelled"}) == 12
+    assert "25 of 25" in agreed
+    assert "discard: 25 done, 0 refused" in agreed
+    assert await stage.store.runs.count_documents({"state": "cancelled"}) == 25
 
 
 def dialogue(stage: Stage, answer: str | None) -> str:

@@ -1,0 +1,54 @@
+"""A real Alertmanager of a test's own: started on free ports with a configuration, asked over its API, stopped."""
+
+import json
+import subprocess
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ops.free_ports import free_address
+from tests.programs import require_program
+
+
+@dataclass(frozen=True, slots=True)
+class Alertmanager:
+    address: str
+
+    def alerts(self) -> list[tuple[dict[str, str], str]]:
+        """Labels of what fires now, and whether somebody is told: `active`, `suppressed`, or `unprocessed` yet."""
+        with urllib.request.urlopen(f"http://{self.address}/api/v2/alerts", timeout=10) as answer:
+            found: list[dict[str, Any]] = json.load(answer)
+        return [(each["labels"], each["status"]["state"]) for each in found]
+
+
+@contextmanager
+def alertmanager(folder: Path, config: Path) -> Iterator[Alertmanager]:
+    """Data and log are in folder/alertmanager."""
+    program = require_program("prometheus-alertmanager", package="prometheus-alertmanager")
+    place = folder / "alertmanager"
+    place.mkdir(parents=True)
+    address = str(free_address())
+    arguments = (f"--config.file={config}", f"--storage.path={place / 'data'}", f"--web.listen-address={address}")
+    with (place / "log").open("wb") as log:
+        process = subprocess.Popen([program, *arguments, "--cluster.listen-address="], stdout=log, stderr=log)
+    try:
+        _wait_until_ready(process, address, place / "log")
+        yield Alertmanager(address)
+    finally:
+        process.kill()  # its data is nobody's
+        process.wait(10)
+
+
+def _wait_until_ready(process: subprocess.Popen[bytes], address: str, log: Path) -> None:
+    give_up_at = time.monotonic() + 30
+    while process.poll() is None and time.monotonic() < give_up_at:
+        try:
+            with urllib.request.urlopen(f"http://{address}/-/ready", timeout=5):
+                return
+        except OSError:
+            time.sleep(0.05)
+    raise AssertionError(f"Alertmanager does not get ready:\n{log.read_text()}")
