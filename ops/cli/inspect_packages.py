@@ -5,6 +5,8 @@ from typing import Any
 
 import click
 
+from ops.cli.command import Group
+from ops.cli.completing import completed_by, workflows
 from ops.cli.deferred import Deferred
 from ops.cli.output import json_option, print_json, print_table
 from ops.cli.verdicts import as_data, encodable, print_verdict
@@ -17,22 +19,22 @@ from workflows.package.models import Package
 _NOT_STARTED = "not started in this state; running processes keep the last good version"
 
 
-@click.group()
+@click.group(cls=Group)
 def packages() -> None:
     """What can run."""
 
 
-packages.add_command(
-    Deferred("schema", "ops.cli.schemas:export_schema", "The JSON Schema of a package file, or of all of them.")
+@packages.command(
+    "list",
+    examples=["unattended packages list", "unattended packages list --json"],
+    related=["validate", "triggers list"],
 )
-
-
-@packages.command("list")
 @json_option
 def list_packages(as_json: bool) -> None:
-    """Every package, whether it is started, and what `unattended validate` says of it.
+    """Lists every package, and whether it is started.
 
-    As the files are now: after a broken edit a running role goes on with the version before it.
+    With what `unattended validate` says of it. As the files are now: after a broken edit a running role goes on with
+    the version before it.
     """
     rows: list[dict[str, Any]] = [
         {
@@ -49,11 +51,14 @@ def list_packages(as_json: bool) -> None:
     _show(as_json, "Packages", rows)
 
 
-@packages.command("show")
-@click.argument("name")
+@packages.command("show", examples=["unattended packages show DailyDigest"], related=["validate", "packages list"])
+@click.argument("name", shell_complete=completed_by(workflows))
 @json_option
 def show_package(name: str, as_json: bool) -> None:
-    """One package and every finding about it. Exit code 1 when it is refused."""
+    """Tells every finding about one package.
+
+    Exit code 1 when it is refused.
+    """
     found = [(each, started) for each, started in _inspections() if name in (each.name, each.folder.name)]
     if not found:
         click.echo(f"unattended: there is no package {name}; `unattended packages list` shows them", err=True)
@@ -88,3 +93,8 @@ def _show(as_json: bool, title: str, rows: Sequence[dict[str, Any]]) -> None:
     columns = list(rows[0]) if rows else ["nothing found"]
     plain = [[", ".join(value) if isinstance(value, list) else value for value in row.values()] for row in rows]
     print_table(title, columns, plain)
+
+
+packages.add_command(
+    Deferred("schema", "ops.cli.schemas:export_schema", "Prints the JSON Schema of one package file, or of all.")
+)

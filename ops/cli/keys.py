@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from ops.cli.command import Group
+from ops.cli.completing import apps, completed_by, stored
 from ops.cli.output import json_option, moment, print_json, print_table
 from ops.cli.session import with_database
 
@@ -18,7 +20,7 @@ MAX_NAME = 100  # it goes into records of who did something
 MAX_APP_ID = 200
 
 
-@click.group()
+@click.group(cls=Group)
 def keys() -> None:
     """API keys for /v1."""
 
@@ -57,12 +59,20 @@ def _one_line(most: int) -> Callable[[str], str]:
     return parse
 
 
-@keys.command("create")
+@keys.command(
+    "create",
+    examples=[
+        "unattended keys create shop --app acme",
+        "unattended keys create grafana --read-only --rate 600/m --expires 90d",
+    ],
+    related=["keys list", "keys revoke"],
+)
 @click.argument("name", callback=_parsed(_one_line(MAX_NAME)))
 @click.option(
     "--app",
     "app_id",
     callback=_parsed(_one_line(MAX_APP_ID)),
+    shell_complete=completed_by(apps),
     help="Only this app's runs, triggers and usage. Without it: all apps.",
 )
 @click.option("--read-only", is_flag=True, help="May look, and change nothing.")
@@ -70,7 +80,10 @@ def _one_line(most: int) -> Callable[[str], str]:
 @click.option("--expires", "expires_at", callback=_parsed(_end), help="Good for so long, such as 90d or 12h.")
 @json_option
 def create_key(name: str, app_id: str | None, as_json: bool, **given: Any) -> None:
-    """Shows the key once; only a hash of it is kept."""
+    """Makes a key, and shows it once.
+
+    Only a hash of it is kept.
+    """
     from triggers.api_keys import USUAL_RATE, Access, ApiKeys, rate_text
 
     access: Access = "read" if given["read_only"] else "write"
@@ -85,10 +98,10 @@ def create_key(name: str, app_id: str | None, as_json: bool, **given: Any) -> No
         click.echo(key)
 
 
-@keys.command("list")
+@keys.command("list", examples=["unattended keys list"], related=["keys create", "keys revoke"])
 @json_option
 def list_keys(as_json: bool) -> None:
-    """Names and scopes; never the keys themselves."""
+    """Lists names and scopes, never the keys themselves."""
     from triggers.api_keys import ApiKeys
 
     rows = [_row(each) for each in with_database(lambda database, _: ApiKeys(database).list())]
@@ -105,11 +118,11 @@ def list_keys(as_json: bool) -> None:
         click.echo("there are no keys yet; `unattended keys create NAME` makes one", err=True)
 
 
-@keys.command("revoke")
-@click.argument("key_id")
+@keys.command("revoke", examples=["unattended keys revoke key_01JX2B5W8ZK4M7Q9T1V38C0A2F"], related=["keys list"])
+@click.argument("key_id", shell_complete=completed_by(stored("api_keys", "name")))
 @json_option
 def revoke_key(key_id: str, as_json: bool) -> None:
-    """A revoked key is refused within a second or two."""
+    """Ends a key; it is refused within a second or two."""
     from triggers.api_keys import ApiKeys
 
     if not with_database(lambda database, _: ApiKeys(database).revoke(key_id)):

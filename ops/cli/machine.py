@@ -6,22 +6,27 @@ from typing import Any
 
 import click
 
+from ops.cli.command import command
 from ops.cli.output import json_option, print_json, print_table
+from ops.cli.progress import progress
 from workers.logs import configure_logging
 from workers.settings import SettingsError, load_settings
 
 data_dir_option = click.option(
-    "--data-dir", type=click.Path(path_type=Path, file_okay=False), help="Where the embedded servers keep data."
+    "--data-dir",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Where the embedded servers keep data. Default: UNATTENDED_DATA_DIR, of the demo a fresh one.",
 )
 
 
-@click.command()
+@command("demo", examples=["unattended demo", "unattended demo --json > demo.json"], related=["up", "doctor"])
 @data_dir_option
 @json_option
 def demo(data_dir: Path | None, as_json: bool) -> None:
-    """Everything on this machine: a schedule, a MongoDB change, a webhook and a form start runs; then the bill.
+    """Shows everything on this machine in two minutes, then ends.
 
-    Uses servers of its own in a fresh directory, canned answers instead of a model, and ends by itself.
+    A schedule, a MongoDB change, a webhook and a form start runs; then comes the bill. Uses servers of its own in a
+    fresh directory, and canned answers instead of a model.
     """
     from ops.demo.demo import run_demo
 
@@ -29,10 +34,17 @@ def demo(data_dir: Path | None, as_json: bool) -> None:
     raise SystemExit(asyncio.run(run_demo(data_dir, as_json=as_json)))
 
 
-@click.command()
+@command(
+    "up",
+    examples=["unattended up", "unattended up --data-dir /var/lib/unattended"],
+    related=["doctor", "enqueue", "runs list"],
+)
 @data_dir_option
 def up(data_dir: Path | None) -> None:
-    """Servers and all roles on this machine, until Ctrl-C. Data is kept between starts."""
+    """Starts servers and all roles on this machine, until Ctrl-C.
+
+    Data is kept between starts.
+    """
     from ops.up import run_up
 
     settings = load_settings(data_dir=data_dir)
@@ -40,17 +52,21 @@ def up(data_dir: Path | None) -> None:
     asyncio.run(run_up(settings))
 
 
-@click.command()
+@command("doctor", examples=["unattended doctor", "unattended doctor --json"], related=["validate", "up"])
 @data_dir_option
 @json_option
 def doctor(data_dir: Path | None, as_json: bool) -> None:
-    """Checks settings, Redis, MongoDB, packages, models and ports; says what to do about each problem."""
+    """Says what would break, and what to do about it.
+
+    Checks settings, Redis, MongoDB, packages, models, ports and billing. Exit code 1 when something would break.
+    """
     from ops.doctor.checks import would_break
     from ops.doctor.examine import examine, unusable_settings
 
     configure_logging(role="doctor", log_format="console", log_level="error")
     try:
-        checks = asyncio.run(examine(load_settings(data_dir=data_dir)))
+        with progress("examining"):
+            checks = asyncio.run(examine(load_settings(data_dir=data_dir)))
     except SettingsError as error:
         checks = [unusable_settings(error)]
     rows: list[dict[str, Any]] = [

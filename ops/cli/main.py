@@ -1,79 +1,97 @@
-"""The `unattended` command. Exit codes: 0 good, 1 said no, 2 wrong use."""
+"""The `unattended` command. Exit codes: 0 good, 1 said no, 2 wrong use, 130 interrupted."""
 
 import io
 import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import click
+from typing_extensions import override
 
+from ops.cli.command import PROGRAM, Group
 from ops.cli.deferred import Deferred
 
-WRONG_USE = 2
 INTERRUPTED = 130
+COMPLETE_VARIABLE = "_UNATTENDED_COMPLETE"
+
+SECTIONS: Mapping[str, Sequence[tuple[str, str, str]]] = {
+    "Start here": (
+        ("demo", "ops.cli.machine:demo", "Shows everything on this machine in two minutes, then ends."),
+        ("up", "ops.cli.machine:up", "Starts servers and all roles on this machine, until Ctrl-C."),
+        ("doctor", "ops.cli.machine:doctor", "Says what would break, and what to do about it."),
+        ("completion", "ops.cli.completion:completion", "Prints what makes your shell complete commands with Tab."),
+    ),
+    "Work on packages": (
+        ("packages", "ops.cli.inspect_packages:packages", "What can run."),
+        ("validate", "ops.cli.validate:validate", "Checks packages: ready, with findings, or refused, and why."),
+        ("run", "ops.cli.run:run_locally", "Runs WORKFLOW in this process, without any service."),
+        ("enqueue", "ops.cli.manage:enqueue", "Starts one run of WORKFLOW by hand, on the workers."),
+    ),
+    "See and steer what runs": (
+        ("runs", "ops.cli.runs.group:runs", "What ran, what runs, and what came of it."),
+        ("triggers", "ops.cli.triggers.group:triggers", "Why things run."),
+        ("usage", "ops.cli.usage.command:usage", "Tokens and USD by app, workflow, model or time."),
+    ),
+    "Operate it": (
+        ("budgets", "ops.cli.budgets.group:budgets", "What may be spent: tokens or USD by app, workflow or run."),
+        ("billing", "ops.cli.billing.group:billing", "What goes to whoever bills the apps, and exports of usage."),
+        ("keys", "ops.cli.keys:keys", "API keys for /v1."),
+    ),
+    "Roles, each a process": (
+        ("worker", "ops.cli.roles:worker", "Works on runs: claims them, holds chats, counts tokens."),
+        ("scheduler", "ops.cli.roles:scheduler", "Fires schedules; finds lost wake-ups and dead workers' runs."),
+        ("watcher", "ops.cli.roles:watcher", "Turns MongoDB changes into runs."),
+        ("gateway", "ops.cli.roles:gateway", "Answers webhooks, forms, the API and the console over HTTP."),
+        ("exporter", "ops.cli.roles:exporter", "Shows runs, queues and usage to Prometheus."),
+    ),
+}
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+class Program(Group):
+    """Who reads a pipe may have had enough, as `head` has after ten lines: that is nobody's mistake."""
+
+    @override
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
+        with _without_readers():
+            return super().make_context(info_name, args, parent, **extra)
+
+    @override
+    def invoke(self, ctx: click.Context) -> Any:
+        with _without_readers():
+            return super().invoke(ctx)
+
+
+@contextmanager
+def _without_readers() -> Iterator[None]:
+    try:
+        yield
+    except BrokenPipeError:
+        from ops.cli.runs.lines import nobody_reads
+
+        nobody_reads()
+        raise click.exceptions.Exit(0) from None
+
+
+@click.group(
+    cls=Program,
+    sections={title: [name for name, _, _ in section] for title, section in SECTIONS.items()},
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110, "show_default": True},
+    epilog="""
+    Exit codes: 0 good; 1 it said no, as the run failed or there is no such run; 2 wrong use; 130 Ctrl-C.
+    Every command that reports something has --json. Help with examples: unattended COMMAND --help.
+    """,
+)
 @click.version_option(package_name="unattended", message="unattended %(version)s")
 def cli() -> None:
-    """Runs AG2 multi-agent workflows with nobody in the chat.
-
-    \b
-    Start here:
-      unattended demo      four triggers, four runs and the bill, in two minutes
-      unattended up        servers and all roles on this machine
-      unattended doctor    what would break, and what to do about it
-    """
+    """Runs AG2 multi-agent workflows with nobody in the chat."""
 
 
-for name, place, first_words in (
-    (
-        "demo",
-        "ops.cli.machine:demo",
-        "Everything on this machine: a schedule, a MongoDB change, a webhook and a form start runs; then the bill.",
-    ),
-    ("up", "ops.cli.machine:up", "Servers and all roles on this machine, until Ctrl-C."),
-    (
-        "doctor",
-        "ops.cli.machine:doctor",
-        "Checks settings, Redis, MongoDB, packages, models and ports; says what to do about each problem.",
-    ),
-    (
-        "validate",
-        "ops.cli.validate:validate",
-        "Checks packages: each is ready, has findings, or is refused, with reasons.",
-    ),
-    (
-        "run",
-        "ops.cli.run:run_locally",
-        "Runs WORKFLOW in this process, without any service: no database is read or written.",
-    ),
-    ("enqueue", "ops.cli.manage:enqueue", "Starts one run of WORKFLOW by hand, on the workers."),
-    ("runs", "ops.cli.runs.group:runs", "What ran, what runs, and what came of it."),
-    ("triggers", "ops.cli.triggers.group:triggers", "Why things run."),
-    (
-        "usage",
-        "ops.cli.usage.command:usage",
-        "Tokens and USD, summed from the ledger: each model call of each run is in it once.",
-    ),
-    (
-        "billing",
-        "ops.cli.billing.group:billing",
-        "What is posted to whoever bills the apps, and exports of the ledger.",
-    ),
-    ("budgets", "ops.cli.budgets.group:budgets", "What may be spent: tokens or USD, by an app, a workflow or a run."),
-    ("packages", "ops.cli.inspect_packages:packages", "What can run."),
-    ("keys", "ops.cli.keys:keys", "API keys for /v1."),
-    ("worker", "ops.cli.roles:worker", "Works on runs: claims them, holds the chats, records what they cost."),
-    (
-        "scheduler",
-        "ops.cli.roles:scheduler",
-        "Fires schedules and reconciles: lost wake-ups, dead workers' runs.",
-    ),
-    ("watcher", "ops.cli.roles:watcher", "Turns MongoDB changes into runs."),
-    ("gateway", "ops.cli.roles:gateway", "Answers webhooks, forms and the API over HTTP."),
-    ("exporter", "ops.cli.roles:exporter", "Shows runs, queues and usage of the whole cluster to Prometheus."),
-):
-    cli.add_command(Deferred(name, place, first_words))
+for section in SECTIONS.values():
+    for name, place, first_words in section:
+        cli.add_command(Deferred(name, place, first_words))
 
 
 def run() -> None:
@@ -81,23 +99,34 @@ def run() -> None:
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # names may have letters that a terminal has not
     try:
-        code: Any = cli.main(standalone_mode=False)
-    except click.ClickException as error:
-        error.show()
-        sys.exit(WRONG_USE)
+        code: Any = cli.main(prog_name=PROGRAM, complete_var=COMPLETE_VARIABLE, standalone_mode=False)
+    except SystemExit:
+        if (completing := sys.modules.get("ops.cli.completing")) is not None:  # of most commands it is part
+            completing.leave_if_completed()
+        raise
     except (click.Abort, KeyboardInterrupt):
         sys.exit(INTERRUPTED)
     except Exception as error:
-        from ops.cli.explained import explained  # it knows errors of libraries that most commands do not need
-
-        said = explained(error)
-        if said is None:
+        if (said := _said(error)) is None:
             raise
-        message, code = said
-        click.echo(f"unattended: {message}", err=True)
-        if isinstance(error, OSError):
-            from ops.cli.runs.lines import nobody_reads
-
-            nobody_reads()  # what could not be written would be tried again at the end
-        sys.exit(code)
+        sys.exit(said)
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _said(error: Exception) -> int | None:
+    """The exit code; None of what is nobody's mistake but ours."""
+    from ops.cli.explained import explained  # it knows errors of libraries that most commands do not need
+
+    if isinstance(error, click.exceptions.NoArgsIsHelpError):
+        error.show()
+        return error.exit_code
+    said = explained(error)
+    if said is None:
+        return None
+    message, code = said
+    click.echo(f"{PROGRAM}: {message}", err=True)
+    if isinstance(error, OSError):
+        from ops.cli.runs.lines import nobody_reads
+
+        nobody_reads()  # what could not be written would be tried again at the end
+    return code

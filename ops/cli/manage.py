@@ -6,6 +6,8 @@ from typing import Any
 import click
 from ulid import ULID
 
+from ops.cli.command import command
+from ops.cli.completing import apps, completed_by, workflows
 from ops.cli.json_argument import JsonArgumentError, json_object
 from ops.cli.output import json_option, print_json
 from ops.cli.session import with_database
@@ -27,9 +29,18 @@ def _app(_context: click.Context, _option: click.Parameter, app_id: str) -> str:
     return app_id
 
 
-@click.command()
-@click.argument("workflow")
-@click.option("--app", "app_id", required=True, callback=_app, help="Whose run it is.")
+@command(
+    "enqueue",
+    examples=[
+        'unattended enqueue DailyDigest --app acme --input \'{"region": "eu"}\'',
+        "unattended enqueue DailyDigest --app acme --input @input.json --dedupe 2026-01-31",
+    ],
+    related=["runs show", "runs tail", "run"],
+)
+@click.argument("workflow", shell_complete=completed_by(workflows))
+@click.option(
+    "--app", "app_id", required=True, callback=_app, shell_complete=completed_by(apps), help="Whose run it is."
+)
 @click.option("--input", "input_text", default="{}", help="JSON, or @file with JSON in it.")
 @click.option("--dedupe", help="An id of your own: the same id again starts nothing.")
 @click.option(

@@ -5,6 +5,7 @@ from typing import Any
 
 import click
 
+from ops.cli.command import command
 from workers.logs import configure_logging
 from workers.services import with_services
 from workers.setting_values import Address, parse_address
@@ -27,50 +28,68 @@ def _settings(role: str, *, redis: bool = True, **flags: Any) -> Settings:
     return with_services(settings, redis=redis)
 
 
-metrics_option = click.option("--metrics-listen", type=AddressType(), help="First address for /metrics.")
+metrics_option = click.option(
+    "--metrics-listen", type=AddressType(), help="First address for /metrics. Default: UNATTENDED_METRICS_LISTEN."
+)
 
 
-@click.command()
-@click.option("--concurrency", type=click.IntRange(min=1), help="Runs at once in this process.")
+@command(
+    "worker",
+    examples=["unattended worker --concurrency 100", "unattended worker --metrics-listen 0.0.0.0:9400"],
+    related=["scheduler", "runs list"],
+)
+@click.option(
+    "--concurrency", type=click.IntRange(min=1), help="Runs at once in this process. Default: UNATTENDED_CONCURRENCY."
+)
 @metrics_option
 def worker(**flags: Any) -> None:
-    """Works on runs: claims them, holds the chats, records what they cost."""
+    """Works on runs: claims them, holds chats, counts tokens."""
     from workers.serve import serve
 
     serve(_settings("worker", **flags))
 
 
-@click.command()
+@command("scheduler", examples=["unattended scheduler"], related=["triggers list", "worker"])
 @metrics_option
 def scheduler(**flags: Any) -> None:
-    """Fires schedules and reconciles: lost wake-ups, dead workers' runs. Any number may run."""
+    """Fires schedules; finds lost wake-ups and dead workers' runs.
+
+    Any number may run.
+    """
     from triggers.schedule.serve import serve
 
     asyncio.run(serve(_settings("scheduler", **flags)))
 
 
-@click.command()
+@command("watcher", examples=["unattended watcher"], related=["triggers list", "triggers resume"])
 @metrics_option
 def watcher(**flags: Any) -> None:
-    """Turns MongoDB changes into runs. Any number may run; one owns a stream at a time."""
+    """Turns MongoDB changes into runs.
+
+    Any number may run; one owns a stream at a time.
+    """
     from triggers.change_stream.serve import serve
 
     asyncio.run(serve(_settings("watcher", **flags)))
 
 
-@click.command()
-@click.option("--listen", type=AddressType(), help="Address to answer on.")
+@command("gateway", examples=["unattended gateway --listen 0.0.0.0:8400"], related=["keys create", "triggers list"])
+@click.option("--listen", type=AddressType(), help="Address to answer on. Default: UNATTENDED_LISTEN.")
 def gateway(**flags: Any) -> None:
-    """Answers webhooks, forms and the API over HTTP."""
+    """Answers webhooks, forms, the API and the console over HTTP."""
+    from ops.console.app import console_routes
     from triggers.gateway.serve import run
 
-    run(_settings("gateway", **flags))
+    run(_settings("gateway", **flags), console_routes)
 
 
-@click.command()
+@command("exporter", examples=["unattended exporter --metrics-listen 127.0.0.1:9400"], related=["usage", "doctor"])
 @metrics_option
 def exporter(**flags: Any) -> None:
-    """Shows runs, queues and usage of the whole cluster to Prometheus."""
+    """Shows runs, queues and usage to Prometheus.
+
+    Of the whole cluster: one exporter is enough.
+    """
     from ops.exporter.serve import serve
 
     asyncio.run(serve(_settings("exporter", redis=False, **flags)))

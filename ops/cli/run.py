@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
+from ops.cli.command import command
+from ops.cli.completing import completed_by, workflows
 from ops.cli.json_argument import JsonArgumentError, json_object
 from ops.cli.output import json_option
 from ops.cli.own_output import own_output
@@ -24,8 +26,16 @@ SAID_NO, WRONG_USE, INTERRUPTED = 1, 2, 130
 _FILE = click.Path(path_type=Path)
 
 
-@click.command("run")
-@click.argument("workflow")
+@command(
+    "run",
+    examples=[
+        'unattended run DailyDigest --input \'{"region": "eu"}\'',
+        "unattended run workflows/Refunds --script refund.yaml --message 'Refund order 7'",
+        "unattended run Refunds --context @context.json --json",
+    ],
+    related=["validate", "enqueue"],
+)
+@click.argument("workflow", shell_complete=completed_by(workflows))
 @click.option("--app", "app_id", default="local", show_default=True, help="Whose run it is.")
 @click.option(
     "--chat-id", help="The chat's id, so that a RandomPattern chooses the same speakers again. Default: the run's."
@@ -42,15 +52,13 @@ _FILE = click.Path(path_type=Path)
 @click.option("--verbose", is_flag=True, help="With the traceback of whatever failed in the package's own code.")
 @json_option
 def run_locally(workflow: str, as_json: bool, verbose: bool, **given: Any) -> None:
-    """Runs WORKFLOW in this process, without any service: no database is read or written.
+    """Runs WORKFLOW in this process, without any service.
 
-    WORKFLOW is the name of a package, or its directory. Exit code 0 when the run succeeded, 1 otherwise.
+    No database is read or written. WORKFLOW is the name of a package, or its directory. Exit code 0 when the run
+    succeeded, 1 otherwise.
 
     \b
-    With answers from a file in place of the models, which needs no key:
-      unattended run workflows/Refunds --script refund.yaml --input '{"order_id": "7"}'
-    \b
-    refund.yaml has an entry for each call of an agent's model:
+    With --script no key is needed. Its file has an entry for each call of an agent's model:
       answers: {Clerk: [{text: REFUND}], Writer: [{text: Dear customer.}]}
     """
     from ops.one_run.request import NotStartedError, WrongUseError

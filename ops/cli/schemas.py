@@ -4,11 +4,16 @@ from pathlib import Path
 
 import click
 
+from ops.cli.command import command
 from ops.cli.output import print_json
 from workflows.package.schemas.all import SCHEMA_NAMES, schema_of
 
 
-@click.command("schema")
+@command(
+    "schema",
+    examples=["unattended packages schema agents", "unattended packages schema --output schemas"],
+    related=["validate", "packages show"],
+)
 @click.argument("file", required=False, type=click.Choice(SCHEMA_NAMES))
 @click.option(
     "--output",
@@ -16,7 +21,7 @@ from workflows.package.schemas.all import SCHEMA_NAMES, schema_of
     help="Write <file>.schema.json into this directory instead of printing.",
 )
 def export_schema(file: str | None, output: Path | None) -> None:
-    """The JSON Schema of a package file, or of all of them.
+    """Prints the JSON Schema of one package file, or of all.
 
     \b
     In an editor with YAML support, as a file's first line, relative to that file:

@@ -14,6 +14,10 @@ class Terminal:
     coloured: bool
     unicode: bool
 
+    def print(self, text: str) -> None:
+        """In colours where they are wanted in a pipe as well, as FORCE_COLOR says."""
+        click.echo(text, color=self.coloured)
+
     def styled(self, text: str, **style: Any) -> str:
         return click.style(text, **style) if self.coloured and text else text
 

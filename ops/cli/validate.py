@@ -6,7 +6,9 @@ from pathlib import Path
 
 import click
 
+from ops.cli.command import command
 from ops.cli.output import json_option, print_json
+from ops.cli.progress import progress
 from ops.cli.verdicts import as_data, print_totals, print_verdict
 from ops.unmet_needs import with_unmet_needs
 from workers.settings import Settings, load_settings
@@ -14,12 +16,20 @@ from workflows.package.catalog import folders_in, name_taken, package_directorie
 from workflows.package.loader import Inspection, inspect_package
 
 
-@click.command()
+@command(
+    "validate",
+    examples=[
+        "unattended validate",
+        "unattended validate workflows/Refunds --production",
+        "unattended validate --json",
+    ],
+    related=["run", "packages list", "packages schema"],
+)
 @click.argument("paths", nargs=-1, metavar="[PATH]...", type=click.Path(path_type=Path))
 @json_option
 @click.option("--production", is_flag=True, help="As ENVIRONMENT=production: environment variables are absent.")
 def validate(paths: tuple[Path, ...], as_json: bool, production: bool) -> None:
-    """Checks packages: each is ready, has findings, or is refused, with reasons.
+    """Checks packages: ready, with findings, or refused, and why.
 
     A PATH is a package or a directory of packages; without one, the configured directories are checked.
     Package code is parsed, never run. Exit code 1 when a package is refused.
@@ -36,8 +46,12 @@ def validate(paths: tuple[Path, ...], as_json: bool, production: bool) -> None:
 
 
 def _inspected(paths: Sequence[Path], settings: Settings, *, production: bool) -> list[tuple[Path, Inspection]]:
-    folders = _folders(paths or package_directories(settings.packages), given=bool(paths))
-    inspected = {path: inspect_package(path, production=production) for path in folders}
+    folders = list(_folders(paths or package_directories(settings.packages), given=bool(paths)))
+    inspected: dict[Path, Inspection] = {}
+    with progress("packages checked", len(folders)) as told:
+        for path in folders:
+            inspected[path] = inspect_package(path, production=production)
+            told(len(inspected))
     alone = len(inspected) == 1 and inspected.keys() <= set(paths)  # then nobody says what else there is
     names = None if alone else {each.name for each in inspected.values()}
     found: list[tuple[Path, Inspection]] = []

@@ -41,16 +41,18 @@ def printable(text: str) -> str:
 
 
 def print_verdict(inspection: "Inspection", path: Path) -> None:
-    """Colours vanish when piped."""
+    from ops.cli.terminal import terminal
     from workflows.package.raw.lines import with_lines
 
+    shown = terminal()
+
     counted = ", ".join(f"{name} {number}" for name, number in asdict(inspection.counts).items())
-    verdict = click.style(inspection.verdict, fg=_COLOURS[inspection.verdict], bold=True)
+    verdict = shown.styled(inspection.verdict, fg=_COLOURS[inspection.verdict], bold=True)
     held = ", not started" if inspection.verdict == "findings" and inspection.obstacles else ""
-    click.echo(f"{printable(inspection.name)}: {verdict}{held} ({printable(str(path))}): {counted}")
+    shown.print(f"{printable(inspection.name)}: {verdict}{held} ({printable(str(path))}): {counted}")
     for each in with_lines(inspection.findings, inspection.folder):
         level, _, rest = printable(str(each)).partition(": ")
-        click.echo(f"  {click.style(level, fg=_COLOURS.get(level))}: {rest}")
+        shown.print(f"  {shown.styled(level, fg=_COLOURS.get(level))}: {rest}")
 
 
 def print_totals(inspections: "Sequence[Inspection]") -> None:

@@ -7,12 +7,14 @@ from typing import Any
 import click
 
 from ops.cli.billing.asking import agreed, counted, tell
+from ops.cli.command import command
+from ops.cli.completing import completed_by, stored
 from ops.cli.output import json_option
 from ops.cli.session import with_database
 
 Command = Callable[..., Any]
 _OPTIONS = (
-    click.argument("batch_ids", metavar="[BATCH]...", nargs=-1),
+    click.argument("batch_ids", metavar="[BATCH]...", nargs=-1, shell_complete=completed_by(stored("outbox", "state"))),
     click.option("--dead", "all_dead", is_flag=True, help="All dead batches."),
     click.option("--dry-run", is_flag=True, help="Say what would happen, and change nothing."),
     click.option("--yes", is_flag=True, help="Do not ask; needed where nobody can be asked, as in scripts."),
@@ -35,12 +37,20 @@ def _takes_batches(command: Command) -> Command:
     return command
 
 
-@click.command("replay")
+@command(
+    "replay",
+    examples=[
+        "unattended billing replay 01JX2B5W8ZK4M7Q9T1V3Y6A8C0",
+        "unattended billing replay --dead --dry-run",
+        "unattended billing replay --dead --yes",
+    ],
+    related=["billing list", "billing drop"],
+)
 @_takes_batches
 def replay(**given: Any) -> None:
-    """Posts batches again, with the same ids: named ones, or all that are dead.
+    """Posts batches again, with the same ids.
 
-    A receiver that has a batch already knows it by its id.
+    Named ones, or all that are dead. A receiver that has a batch already knows it by its id.
     """
     from accounting.billing.batches import replay as change
     from accounting.billing.outbox import STATES
@@ -48,12 +58,17 @@ def replay(**given: Any) -> None:
     _carry_out(Order("replay", "go out again", STATES), change, **given)
 
 
-@click.command("drop")
+@command(
+    "drop",
+    examples=["unattended billing drop 01JX2B5W8ZK4M7Q9T1V3Y6A8C0", "unattended billing drop --dead --dry-run"],
+    related=["billing list", "billing resend"],
+)
 @_takes_batches
 def drop(**given: Any) -> None:
-    """Gives up batches that are not delivered: named ones, or all that are dead.
+    """Gives up batches that are not delivered.
 
-    What they hold stays in the ledger; `unattended billing resend` brings it back in new batches.
+    Named ones, or all that are dead. What they hold stays in the ledger; `unattended billing resend` brings it back in
+    new batches.
     """
     from accounting.billing.batches import UNDELIVERED
     from accounting.billing.batches import drop as change
@@ -103,12 +118,13 @@ async def _count_dead(database: Any) -> int:
     return (await outbox_state(database)).dead
 
 
-@click.command("resume")
+@command("resume", examples=["unattended billing resume"], related=["billing status"])
 @json_option
 def resume(as_json: bool) -> None:
-    """Lets batches go to an endpoint again that answered 410, or that is being spared.
+    """Lets batches go again to an endpoint that is left alone.
 
-    Which one, UNATTENDED_BILLING_URL says; without it: every one.
+    One that answered 410, or that failed so often that it is being spared. Which one, UNATTENDED_BILLING_URL says;
+    without it: every one.
     """
     from accounting.billing.endpoint import forget_troubles
 

@@ -2,25 +2,26 @@
 
 import click
 
+from ops.cli.command import Group
 from ops.cli.deferred import Deferred
 
 
-@click.group()
+@click.group(cls=Group)
 def billing() -> None:
-    """What is posted to whoever bills the apps, and exports of the ledger.
+    """What goes to whoever bills the apps, and exports of usage.
 
     The scheduler posts every model call to UNATTENDED_BILLING_URL, in signed batches.
     """
 
 
 for name, place, first_words in (
-    ("status", "status:status", "What waits, what is dead, and whether the endpoint takes anything."),
-    ("list", "listing:list_batches", "Batches, newest first."),
-    ("show", "listing:show_batch", "One batch: what became of it, and its events."),
-    ("replay", "change:replay", "Posts batches again, with the same ids: named ones, or all that are dead."),
-    ("drop", "change:drop", "Gives up batches that are not delivered: named ones, or all that are dead."),
-    ("resume", "change:resume", "Lets batches go to an endpoint again that answered 410, or that is being spared."),
-    ("resend", "resend:resend", "Puts calls of a time into new batches, as after billing was switched on late."),
-    ("export", "export:export", "Writes the ledger's calls as CSV or JSON lines, in the order of their time."),
+    ("status", "status:status", "Tells what waits, what is dead, and how the endpoint does."),
+    ("list", "listing:list_batches", "Lists batches, the newest first."),
+    ("show", "listing:show_batch", "Tells what became of one batch, and its events."),
+    ("replay", "change:replay", "Posts batches again, with the same ids."),
+    ("drop", "change:drop", "Gives up batches that are not delivered."),
+    ("resume", "change:resume", "Lets batches go again to an endpoint that is left alone."),
+    ("resend", "resend:resend", "Puts the calls of a time into new batches."),
+    ("export", "export:export", "Writes the ledger's calls as CSV or JSON lines."),
 ):
     billing.add_command(Deferred(name, f"ops.cli.billing.{place}", first_words))

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ops.cli.billing.table import batch_lines, event_lines, status_of
+from ops.cli.command import command
+from ops.cli.completing import completed_by, stored
 from ops.cli.output import json_option, moment, print_json, print_table, usd
 from ops.cli.session import with_database
 from ops.cli.verdicts import printable
@@ -22,12 +24,16 @@ USUAL_LIMIT = 100
 MOST = 1_000_000
 
 
-@click.command("list")
+@command(
+    "list",
+    examples=["unattended billing list", "unattended billing list --state dead --json"],
+    related=["billing show", "billing replay"],
+)
 @click.option("--state", type=click.Choice(STATES), help="Only these.")
-@click.option("--limit", default=USUAL_LIMIT, show_default=True, type=click.IntRange(1, MOST))
+@click.option("--limit", default=USUAL_LIMIT, type=click.IntRange(1, MOST), help="So many at most.")
 @json_option
 def list_batches(state: str | None, limit: int, as_json: bool) -> None:
-    """Batches, newest first. Delivered ones are kept for 7 days."""
+    """Lists batches, the newest first. Delivered ones are kept for 7 days."""
     from accounting.billing.batches import batch_as_json, find_batches
 
     found = with_database(lambda database, _: find_batches(database, state=state, limit=limit))
@@ -47,11 +53,11 @@ def _row(row: Row) -> list[Any]:
     return [row["batch_id"], row["state"], row["events"], row["failures"], *times, last and last["what"]]
 
 
-@click.command("show")
-@click.argument("batch_id", metavar="BATCH")
+@command("show", examples=["unattended billing show 01JX2B5W8ZK4M7Q9T1V3Y6A8C0"], related=["billing list"])
+@click.argument("batch_id", metavar="BATCH", shell_complete=completed_by(stored("outbox", "state")))
 @json_option
 def show_batch(batch_id: str, as_json: bool) -> None:
-    """One batch: what became of it, and its events."""
+    """Tells what became of one batch, and its events."""
     from accounting.billing.batches import batch_as_json, find_batch
 
     batch = with_database(lambda database, _: find_batch(database, batch_id))
@@ -90,4 +96,5 @@ def _print(
     from ops.cli.terminal import terminal
 
     if rows:
-        click.echo("\n".join(lines(rows, terminal())))
+        shown = terminal()
+        shown.print("\n".join(lines(rows, shown)))

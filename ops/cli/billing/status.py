@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ops.cli.billing.asking import counted
+from ops.cli.command import command
 from ops.cli.output import json_option, moment, print_json
 from ops.cli.session import with_database
 from ops.cli.verdicts import printable
@@ -14,10 +15,17 @@ if TYPE_CHECKING:
     from workers.settings import Settings
 
 
-@click.command("status")
+@command(
+    "status",
+    examples=["unattended billing status", "unattended billing status --json"],
+    related=["billing list", "billing resume"],
+)
 @json_option
 def status(as_json: bool) -> None:
-    """What waits, what is dead, and whether the endpoint takes anything. Exits 1 when something is wrong."""
+    """Tells what waits, what is dead, and how the endpoint does.
+
+    Exit code 1 when a batch is dead or the endpoint is in trouble.
+    """
     found = with_database(_status)
     if as_json:
         print_json(found)

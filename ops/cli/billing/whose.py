@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ops.cli.completing import apps, completed_by, workflows
 from ops.cli.runs.asking import MOMENT
 
 if TYPE_CHECKING:
@@ -13,8 +14,8 @@ if TYPE_CHECKING:
 
 Command = Callable[..., Any]
 _WHOSE = (
-    click.option("--app", "app_id", help="Only this app's."),
-    click.option("--workflow", help="Only of this workflow."),
+    click.option("--app", "app_id", shell_complete=completed_by(apps), help="Only this app's."),
+    click.option("--workflow", shell_complete=completed_by(workflows), help="Only of this workflow."),
     click.option("--since", type=MOMENT, help="Calls that began since: a date (2026-01-31) or an age (7d, 12h)."),
     click.option("--until", type=MOMENT, help="Calls that began before: a date or an age."),
 )

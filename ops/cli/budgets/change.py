@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ops.cli.budgets.asking import BUDGET_ID, unknown_budget
+from ops.cli.command import command
+from ops.cli.completing import apps, completed_by, workflows
 from ops.cli.output import json_option, print_json
 from ops.cli.runs.asking import who_asks
 from ops.cli.session import with_database
@@ -40,9 +42,22 @@ class _Amount(click.ParamType[Decimal]):
             self.fail(f"{value!r} is no number; write it as 10, 0.5 or 2_000_000", param, ctx)
 
 
-@click.command("set")
-@click.option("--app", "app_id", help="Whose: one app, or '*' for each app on its own. Without: all apps together.")
-@click.option("--workflow", help="Only of this workflow.")
+@command(
+    "set",
+    examples=[
+        "unattended budgets set --app acme --per day --usd 10 --timezone Europe/Berlin",
+        "unattended budgets set --app '*' --per month --tokens 50_000_000 --new-runs refuse",
+        "unattended budgets set --workflow Digest --per hour --usd 2 --soft",
+    ],
+    related=["budgets list", "budgets remove"],
+)
+@click.option(
+    "--app",
+    "app_id",
+    shell_complete=completed_by(apps),
+    help="Whose: one app, or '*' for each app on its own. Without: all apps together.",
+)
+@click.option("--workflow", shell_complete=completed_by(workflows), help="Only of this workflow.")
 @click.option("--per", "window", required=True, metavar="WINDOW", help="hour, day, month, total or run.")
 @click.option("--usd", type=_Amount(), help="So many USD, such as 10 or 0.50.")
 @click.option("--tokens", type=_Amount(), help="So many tokens, input and output together.")
@@ -54,14 +69,10 @@ class _Amount(click.ParamType[Decimal]):
 @click.option("--note", help="Why, for whoever looks at it later.")
 @json_option
 def set_budget(as_json: bool, **given: Any) -> None:
-    """Makes a budget, or changes the one of the same app, workflow, window and unit.
+    """Makes a budget, or changes one.
 
-    What is not said stays as it is; of a new one it is as usual.
-
-    \b
-    unattended budgets set --app acme --per day --usd 10 --timezone Europe/Berlin
-    unattended budgets set --app '*' --per month --tokens 50_000_000 --new-runs refuse
-    unattended budgets set --workflow Digest --per hour --usd 2 --soft
+    That of the same app, workflow, window and unit is changed. What is not said stays as it is; of a new one it is
+    as usual.
     """
     unit, limit = _limit(given)
     asked = _checked({**given, "unit": unit, "limit": limit})
@@ -84,7 +95,7 @@ def set_budget(as_json: bool, **given: Any) -> None:
         _tell(done, standings, of_nobody=of_nobody)
 
 
-@click.command("remove")
+@command("remove", examples=["unattended budgets remove app:acme/day/usd"], related=["budgets list", "budgets set"])
 @BUDGET_ID
 @json_option
 def remove_budget(budget_id: str, as_json: bool) -> None:

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ops.cli.budgets.asking import BUDGET_ID, unknown_budget
+from ops.cli.command import command
+from ops.cli.completing import apps, completed_by
 from ops.cli.output import json_option, moment, print_json, print_table
 from ops.cli.session import with_database
 from ops.cli.verdicts import printable
@@ -20,13 +22,18 @@ if TYPE_CHECKING:
 FULLEST = 5
 
 
-@click.command("list")
-@click.option("--app", "app_id", help="Only those that this app's runs must fit in.")
+@command(
+    "list",
+    examples=["unattended budgets list", "unattended budgets list --app acme --json"],
+    related=["budgets show", "usage"],
+)
+@click.option("--app", "app_id", shell_complete=completed_by(apps), help="Only those that this app's runs must fit in.")
 @json_option
 def list_budgets(app_id: str | None, as_json: bool) -> None:
-    """Every budget, with what is spent of it in the window that goes on.
+    """Lists budgets, with what is spent of them now.
 
-    A budget of each app (app:*) has a line for each app that has spent of it; on a terminal the five fullest.
+    Spent is what was spent in the window that goes on. A budget of each app (app:*) has a line for each app that has
+    spent of it; on a terminal the five fullest.
     """
 
     async def work(database: Any, _settings: object) -> "Sequence[Standing]":
@@ -44,8 +51,9 @@ def list_budgets(app_id: str | None, as_json: bool) -> None:
         from ops.cli.budgets.table import table_lines
         from ops.cli.terminal import terminal
 
-        lines = table_lines(found, terminal(), now=datetime.now(UTC), most=FULLEST) if found else []
-        click.echo("\n".join(lines), nl=bool(found))
+        if found:
+            shown = terminal()
+            shown.print("\n".join(table_lines(found, shown, now=datetime.now(UTC), most=FULLEST)))
         return
     columns = ["budget_id", "for_app_id", "spent", "reserved", "limit", "share", "rejections", "window_end"]
     rows = [each.as_json() for each in found]
@@ -57,11 +65,11 @@ def _nothing(app_id: str | None) -> str:
     return f"there are no budgets{whose} yet; `unattended budgets set --help` shows how to make one"
 
 
-@click.command("show")
+@command("show", examples=["unattended budgets show app:acme/day/usd"], related=["budgets list", "budgets set"])
 @BUDGET_ID
 @json_option
 def show_budget(budget_id: str, as_json: bool) -> None:
-    """One budget: what it limits, what happens when it is spent, and how it stands."""
+    """Tells what one budget limits, and how it stands."""
 
     async def work(database: Any, _settings: object) -> "tuple[KeptBudget | None, Sequence[Standing]]":
         from accounting.budgets.standing import standings
@@ -78,7 +86,8 @@ def show_budget(budget_id: str, as_json: bool) -> None:
         return
     from ops.cli.terminal import terminal
 
-    click.echo("\n".join(story_lines(kept, found, terminal(), now=datetime.now(UTC))))
+    shown = terminal()
+    shown.print("\n".join(story_lines(kept, found, shown, now=datetime.now(UTC))))
 
 
 def story_lines(kept: "KeptBudget", found: "Sequence[Standing]", shown: "Terminal", *, now: datetime) -> Iterator[str]:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ops.cli.command import command
+from ops.cli.completing import completed_by, runs
 from ops.cli.json_argument import JsonArgumentError, json_object
 from ops.cli.output import json_option, print_json
 from ops.cli.runs.asking import refusals_in_one_line, who_asks
@@ -22,8 +24,16 @@ if TYPE_CHECKING:
 Responses = dict[str, dict[str, Any]]
 
 
-@click.command("answer")
-@click.argument("run_id")
+@command(
+    "answer",
+    examples=[
+        "unattended runs answer 8C0A2F --message 'Go ahead.'",
+        "unattended runs answer 8C0A2F --response approve.verdict=yes",
+        'unattended runs answer 8C0A2F --json-responses \'{"approve": {"verdict": "yes"}}\'',
+    ],
+    related=["runs list", "runs show"],
+)
+@click.argument("run_id", shell_complete=completed_by(runs("needs_human")))
 @click.option("-m", "--message", help="What the user says.")
 @click.option(
     "--response",
@@ -36,9 +46,9 @@ Responses = dict[str, dict[str, Any]]
 @click.option("--by", help="Who answers. Default: your name on this machine.")
 @json_option
 def answer(run_id: str, as_json: bool, message: str | None, by: str | None, **given: Any) -> None:
-    """Answers a run that waits for a person, which then goes on where it stands.
+    """Answers a run that waits for a person; it then goes on.
 
-    Without an answer on the command line, shows the question and asks for one.
+    It goes on where it stands. Without an answer on the command line, shows the question and asks for one.
     """
     responses = _responses(given["json_responses"], given["texts"])
     said = {"by": by if by is not None else who_asks(), "message": message, "responses": responses or None}

@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from ops.cli.completing import apps, completed_by, trigger_names, workflows
 from workers.control.errors import RefusedError, RunNotFoundError
 from workers.store.matching import Matching
 from workers.store.run import HoldKind, RunState
@@ -38,17 +39,31 @@ class _Moment(click.ParamType[datetime]):
 
 
 MOMENT = _Moment()
+STATES = tuple(state.value for state in RunState)
+OUTCOMES = tuple(kind.value for kind in OutcomeKind)
 _WHOSE = (
-    click.option("--app", "app_id", help="Only this app's."),
-    click.option("--workflow", help="Only of this workflow."),
-    click.option("--trigger", help="Only of this trigger: its name, or a type such as webhook."),
+    click.option("--app", "app_id", shell_complete=completed_by(apps), help="Only this app's."),
+    click.option("--workflow", shell_complete=completed_by(workflows), help="Only of this workflow."),
+    click.option(
+        "--trigger",
+        shell_complete=completed_by(trigger_names),
+        help="Only of this trigger: its name, or a type such as webhook.",
+    ),
 )
 _WHICH = (
     click.option(
-        "--state", "states", multiple=True, type=click.Choice([state.value for state in RunState]), metavar="STATE"
+        "--state",
+        "states",
+        multiple=True,
+        type=click.Choice(STATES),
+        metavar="STATE",
+        help=f"In this state: {', '.join(STATES)}. May be repeated.",
     ),
     click.option(
-        "--outcome", type=click.Choice([kind.value for kind in OutcomeKind]), metavar="KIND", help="What came of them."
+        "--outcome",
+        type=click.Choice(OUTCOMES),
+        metavar="KIND",
+        help=f"What came of them: {', '.join(OUTCOMES)}.",
     ),
     click.option("--hold", type=click.Choice([hold.value for hold in HoldKind]), help="What holds them back."),
     click.option("--since", type=MOMENT, help="Accepted since: an age (2h, 7d) or a date (2026-01-31)."),

@@ -1,10 +1,13 @@
 """`unattended runs cancel`, `discard`, `replay` and `retry-now`: of runs that are named, or of all that match."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import click
 
+from ops.cli.command import command
+from ops.cli.completing import completed_by, runs
 from ops.cli.output import json_option
 from ops.cli.runs.asking import SAID_NO, filter_options, matching, refusals_in_one_line
 from ops.cli.runs.changing import Order, change_matching, change_named
@@ -12,7 +15,10 @@ from workers.store.matching import Matching
 
 Command = Callable[..., Any]
 
-_RUN_IDS = click.argument("run_ids", metavar="[RUN_ID]...", nargs=-1)
+CANCEL = Order("cancel", states=("queued", "running", "needs_human"))
+DISCARD = Order("discard", states=("parked",))
+REPLAY = Order("replay", states=("parked", "failed"), wakes=True)
+RETRY_NOW = Order("retry-now", states=("queued",), wakes=True)
 _MANY = (
     click.option("--all", "everything", is_flag=True, help="All runs that can take it, without a filter."),
     click.option("--limit", type=click.IntRange(min=1), help="So many at most, the oldest first."),
@@ -21,52 +27,84 @@ _MANY = (
 )
 
 
-def _takes_runs(command: Command) -> Command:
-    for option in reversed(_MANY):
-        command = option(command)
-    return _RUN_IDS(filter_options(json_option(command)))
+def _takes_runs(order: Order) -> Callable[[Command], Command]:
+    run_ids = click.argument(
+        "run_ids", metavar="[RUN_ID]...", nargs=-1, shell_complete=completed_by(runs(*order.states))
+    )
+
+    def decorate(command: Command) -> Command:
+        for option in reversed(_MANY):
+            command = option(command)
+        return run_ids(filter_options(json_option(command)))
+
+    return decorate
 
 
-@click.command("cancel")
-@_takes_runs
+@command(
+    "cancel",
+    examples=[
+        "unattended runs cancel 8C0A2F",
+        "unattended runs cancel --app acme --state queued --dry-run",
+        "unattended runs cancel --workflow DailyDigest --yes",
+    ],
+    related=["runs list", "runs discard"],
+)
+@_takes_runs(CANCEL)
 def cancel(run_ids: tuple[str, ...], **given: Any) -> None:
-    """Ends runs: one that waits at once, one that is worked on with its worker's next heartbeat.
+    """Ends runs that wait or are being worked on.
 
-    Name runs, or use filters; these mean queued and running runs and those that wait for a person, unless --state
-    says otherwise.
+    One that waits ends at once, one that is worked on with its worker's next heartbeat. Name runs, or use filters;
+    these mean queued and running runs and those that wait for a person, unless --state says otherwise.
     """
-    _carry_out(Order("cancel", states=("queued", "running", "needs_human")), run_ids, given)
+    _carry_out(CANCEL, run_ids, given)
 
 
-@click.command("discard")
-@_takes_runs
+@command(
+    "discard",
+    examples=["unattended runs discard 8C0A2F", "unattended runs discard --app acme --until 30d --dry-run"],
+    related=["runs list", "runs replay"],
+)
+@_takes_runs(DISCARD)
 def discard(run_ids: tuple[str, ...], **given: Any) -> None:
     """Gives up runs that are at rest; they become cancelled.
 
     Name runs, or use filters; these mean parked runs, unless --state says otherwise.
     """
-    _carry_out(Order("discard", states=("parked",)), run_ids, given)
+    _carry_out(DISCARD, run_ids, given)
 
 
-@click.command("replay")
-@_takes_runs
+@command(
+    "replay",
+    examples=[
+        "unattended runs replay 8C0A2F",
+        "unattended runs replay --workflow DailyDigest --state failed --since 2h --dry-run",
+        "unattended runs replay --all --limit 100 --yes",
+    ],
+    related=["runs list", "runs retry-now"],
+)
+@_takes_runs(REPLAY)
 @click.option("--again", is_flag=True, help="One more, though it was replayed before.")
 def replay(run_ids: tuple[str, ...], again: bool, **given: Any) -> None:
-    """Starts runs anew, each as a new run with the same input. Repeating the command starts nothing twice.
+    """Starts runs anew, each as a new run with the same input.
 
-    Name runs, or use filters; these mean parked and failed runs, unless --state says otherwise.
+    Repeating the command starts nothing twice. Name runs, or use filters; these mean parked and failed runs, unless
+    --state says otherwise.
     """
-    _carry_out(Order("replay", states=("parked", "failed"), wakes=True, again=again), run_ids, given)
+    _carry_out(replace(REPLAY, again=again), run_ids, given)
 
 
-@click.command("retry-now")
-@_takes_runs
+@command(
+    "retry-now",
+    examples=["unattended runs retry-now 8C0A2F", "unattended runs retry-now --workflow DailyDigest --yes"],
+    related=["runs list", "runs replay"],
+)
+@_takes_runs(RETRY_NOW)
 def retry_now(run_ids: tuple[str, ...], **given: Any) -> None:
     """Makes runs due that wait for their next attempt.
 
     Name runs, or use filters; these mean queued runs.
     """
-    _carry_out(Order("retry-now", states=("queued",), wakes=True), run_ids, given)
+    _carry_out(RETRY_NOW, run_ids, given)
 
 
 def _carry_out(order: Order, run_ids: tuple[str, ...], given: dict[str, Any]) -> None:

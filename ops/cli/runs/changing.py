@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from ops.cli.output import moment, print_json
+from ops.cli.progress import progress
 from ops.cli.runs.asking import advised, who_asks
 from ops.cli.runs.waking import waking
 from ops.cli.session import with_database
@@ -81,10 +82,11 @@ def change_matching(order: Order, wanted: Matching, given: dict[str, Any]) -> bo
     async def work(database: Any, settings: Settings) -> Tally:
         store = RunStore(database, republish_after_s=settings.republish_after_s)
         async with _change(order, store, settings) as change:
-            return await to_each(store, selection, change, progress=_progress(order, number))
+            return await to_each(store, selection, change, progress=lambda tally: told(tally.seen))
 
     try:
-        tally = with_database(work, redis=order.wakes)
+        with progress(order.verb, number) as told:
+            tally = with_database(work, redis=order.wakes)
     except KeyboardInterrupt:
         click.echo("\nunattended: interrupted; the same command goes on where it stopped", err=True)
         raise
@@ -127,14 +129,6 @@ def _lines(first: Sequence[dict[str, Any]], number: int) -> list[str]:
         for run in first
     ]
     return [*lines, f"… and {number - len(first)} more"] if number > len(first) else lines
-
-
-def _progress(order: Order, number: int) -> Callable[[Tally], None]:
-    def show(tally: Tally) -> None:
-        if sys.stderr.isatty():
-            click.echo(f"\r{order.verb}: {tally.seen} of {number}", err=True, nl=tally.seen >= number)
-
-    return show
 
 
 def _report(order: Order, tally: Tally, *, as_json: bool) -> None:

@@ -5,6 +5,7 @@ from typing import Any
 
 import click
 
+from ops.cli.command import command
 from ops.cli.output import json_option, moment, plain_or_coloured, print_json, print_table
 from ops.cli.runs.asking import filter_options, matching
 from ops.cli.session import with_database
@@ -21,12 +22,23 @@ _SHOWN = (
 )
 
 
-@click.command("list")
+@command(
+    "list",
+    examples=[
+        "unattended runs list --state parked --since 2d",
+        "unattended runs list --app acme --workflow DailyDigest --outcome workflow_failed",
+        "unattended runs list --limit 20 --json",
+    ],
+    related=["runs show", "runs tail", "runs replay"],
+)
 @filter_options
-@click.option("--limit", default=USUAL_LIMIT, show_default=True, type=click.IntRange(1, MOST))
+@click.option("--limit", default=USUAL_LIMIT, type=click.IntRange(1, MOST), help="So many at most.")
 @json_option
 def list_runs(limit: int, as_json: bool, **given: Any) -> None:
-    """Newest first. Filters narrow each other; --state may be repeated."""
+    """Lists runs, the newest first.
+
+    Filters narrow each other; --state may be repeated.
+    """
     from workers.store.run_document import as_json as run_as_json
     from workers.store.run_store import RunStore
 

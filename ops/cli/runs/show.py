@@ -4,6 +4,8 @@ from typing import Any
 
 import click
 
+from ops.cli.command import command
+from ops.cli.completing import completed_by, runs
 from ops.cli.output import json_option, print_json
 from ops.cli.runs.asking import refusals_in_one_line
 from ops.cli.runs.lines import print_lines
@@ -11,13 +13,17 @@ from ops.cli.runs.story_lines import story_lines
 from ops.cli.session import with_database
 
 
-@click.command("show")
-@click.argument("run_id")
+@command(
+    "show",
+    examples=["unattended runs show 8C0A2F", "unattended runs show run_01JX2B5W8ZK4M7Q9T1V38C0A2F --json"],
+    related=["runs list", "runs tail", "runs replay"],
+)
+@click.argument("run_id", shell_complete=completed_by(runs()))
 @json_option
 def show_run(run_id: str, as_json: bool) -> None:
-    """The story of one run: owners, turns, tools, what changed, errors, cost, and what to do next.
+    """Tells the story of one run, and what to do next.
 
-    RUN_ID may be its last six letters, as tables show them.
+    Owners, turns, tools, what changed, errors, cost. RUN_ID may be its last six letters, as tables show them.
     """
     with refusals_in_one_line():
         story = with_database(lambda database, _: _story(database, run_id))

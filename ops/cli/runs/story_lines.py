@@ -20,7 +20,7 @@ _STYLES = {RunState.SUCCEEDED: GOOD, RunState.FAILED: BAD, RunState.PARKED: BAD,
 def story_lines(story: Story) -> Iterator[Line]:
     yield "bold", printable(f"{story['run_id']}  {story['workflow']} for {story['app_id']}")
     yield from _outcome(story)
-    for name, value in _facts(story):
+    for name, value in (*own_facts(story), *_ties(story), *why_so(story)):
         yield "", printable(f"  {name:<10} {value}")
     yield from _owners(story)
     if story["errors"]:  # of what belongs to no turn: one that was not kept, or the end of the run
@@ -52,7 +52,7 @@ def _outcome(story: Story) -> Iterator[Line]:
         yield style, printable(f"  {error['type']}{place}: {error['message']}")
 
 
-def _facts(story: Story) -> Iterator[tuple[str, str]]:
+def own_facts(story: Story) -> Iterator[tuple[str, str]]:
     trigger = story["trigger"]
     nominal = f", for {clock(trigger['nominal_at'])}" if trigger.get("nominal_at") else ""
     yield "trigger", f"{trigger['name']} ({trigger['type']}), event {trigger['id']}{nominal}"
@@ -64,8 +64,6 @@ def _facts(story: Story) -> Iterator[tuple[str, str]]:
         at_rest = story["state"] in {RunState.PARKED, RunState.NEEDS_HUMAN}
         yield "at rest" if at_rest else "ended", f"{'since ' if at_rest else ''}{clock(story['finished_at'])}{took}"
     yield "attempt", f"{story['attempt']}, package {(story['package_version'] or 'not loaded yet')[:20]}"
-    yield from _ties(story)
-    yield from _why_so(story)
 
 
 def _ties(story: Story) -> Iterator[tuple[str, str]]:
@@ -83,7 +81,7 @@ def _ties(story: Story) -> Iterator[tuple[str, str]]:
         yield "replayed", f"as {', '.join(story['replays'])}"
 
 
-def _why_so(story: Story) -> Iterator[tuple[str, str]]:
+def why_so(story: Story) -> Iterator[tuple[str, str]]:
     """Why it waits, or who has it."""
     if story["state"] == RunState.QUEUED:
         yield from _why_it_waits(story)

@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ops.cli.command import command
+from ops.cli.completing import completed_by, runs
 from ops.cli.output import json_option, print_json_line
 from ops.cli.runs.asking import SAID_NO, matching, refusals_in_one_line, whose_options
 from ops.cli.runs.lines import console, nobody_reads
@@ -16,14 +18,19 @@ if TYPE_CHECKING:
     from workers.control.happenings import Happening
 
 
-@click.command("tail")
-@click.argument("run_id", required=False)
+@command(
+    "tail",
+    examples=["unattended runs tail 8C0A2F", "unattended runs tail --app acme --json"],
+    related=["runs show", "runs list"],
+)
+@click.argument("run_id", required=False, shell_complete=completed_by(runs()))
 @whose_options
 @json_option
 def tail(run_id: str | None, as_json: bool, **given: Any) -> None:
-    """Follows RUN_ID until it ends, or without one all runs until Ctrl-C: turns, owners, holds, ends.
+    """Follows one run until it ends, or all of them.
 
-    With RUN_ID it exits 0 when the run succeeded, else 1. With --json each line is one JSON object.
+    Turns, owners, holds and ends, as they happen; without RUN_ID until Ctrl-C. Exit code 0 when RUN_ID succeeded, 1
+    when it did not. With --json each line is one JSON object.
     """
     if run_id is not None and any(given.values()):
         raise click.UsageError("give a run, or filters, not both")

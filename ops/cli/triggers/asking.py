@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
+from ops.cli.completing import apps, completed_by, triggers
 from ops.cli.session import with_database
 from ops.cli.verdicts import printable
 from workers.control.errors import RefusedError
@@ -20,8 +21,8 @@ SAID_NO = 1
 WRONG_USE = 2
 _OPTIONS = {"app_id": "--app", "event": "--event", "note": "--note", "from": "--from", "to": "--to"}
 
-NAME = click.argument("name")
-APP = click.option("--app", "app_id", help="Of this app alone.")
+NAME = click.argument("name", shell_complete=completed_by(triggers))
+APP = click.option("--app", "app_id", shell_complete=completed_by(apps), help="Of this app alone.")
 
 
 def with_triggers(work: "Callable[[Ground], Awaitable[T]]") -> T:

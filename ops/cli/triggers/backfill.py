@@ -1,13 +1,14 @@
 """`unattended triggers backfill`: the runs of a schedule for times that have passed."""
 
 import sys
-from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from ops.cli.command import command
 from ops.cli.output import json_option, print_json
+from ops.cli.progress import progress
 from ops.cli.runs.asking import MOMENT, who_asks
 from ops.cli.runs.lines import clock
 from ops.cli.triggers.asking import APP, NAME, refusals_in_one_line, with_acceptance
@@ -20,7 +21,14 @@ if TYPE_CHECKING:
 FIRST_TIMES = 10
 
 
-@click.command("backfill")
+@command(
+    "backfill",
+    examples=[
+        "unattended triggers backfill weekday-morning --from 2026-01-05 --to 2026-01-09 --dry-run",
+        "unattended triggers backfill DailyDigest/weekday-morning --app acme --from 3d --to 1h --yes",
+    ],
+    related=["triggers show", "runs replay"],
+)
 @NAME
 @click.option("--from", "start", type=MOMENT, required=True, help="A date, a time with its offset, or an age (7d).")
 @click.option("--to", "end", type=MOMENT, required=True, help="Likewise; both are included.")
@@ -29,16 +37,16 @@ FIRST_TIMES = 10
     "--overlap",
     type=click.Choice(["one_by_one", "allow"]),
     default="one_by_one",
-    show_default=True,
     help="Whether the runs of one app may go on side by side.",
 )
 @click.option("--dry-run", is_flag=True, help="Say what would be started, and start nothing.")
 @click.option("--yes", is_flag=True, help="Do not ask; needed where nobody can be asked, as in scripts.")
 @json_option
 def backfill(name: str, app_id: str | None, as_json: bool, **given: Any) -> None:
-    """Starts the runs of a schedule for its times from --from to --to, as if each had been a tick.
+    """Starts the runs of a schedule for times that have passed.
 
-    What has run at its time is not run again, so that the same command may be repeated.
+    For its times from --from to --to, as if each had been a tick. What has run at its time is not run again, so that
+    the same command may be repeated.
     """
     with refusals_in_one_line():
         planned = with_acceptance(lambda ground: _plan(ground, name, app_id, given["start"], given["end"]))
@@ -48,11 +56,7 @@ def backfill(name: str, app_id: str | None, as_json: bool, **given: Any) -> None
             return
         if not (nothing or given["yes"]):
             _ask(planned)
-        created, there = (
-            (0, planned.there_already)
-            if nothing
-            else with_acceptance(lambda ground: _carry_out(ground, planned, given["overlap"]))
-        )
+        created, there = (0, planned.there_already) if nothing else _carry_out(planned, given["overlap"])
     if as_json:
         print_json({"trigger_id": planned.trigger.id, "created": created, "there_already": there})
     else:
@@ -68,11 +72,12 @@ async def _plan(
     return await plan(ground, await find(ground, name, app_id=app_id), start=start, end=end, app_id=app_id)
 
 
-async def _carry_out(ground: "TriggerGround", planned: "BackfillPlan", overlap: Any) -> tuple[int, int]:
+def _carry_out(planned: "BackfillPlan", overlap: Any) -> tuple[int, int]:
     """How many were made, and were there already."""
     from triggers.control.backfilling import carry_out
 
-    done = await carry_out(ground, planned, by=who_asks(), overlap=overlap, told=_progress(planned.runs))
+    with progress("backfill", planned.runs) as told:
+        done = with_acceptance(lambda ground: carry_out(ground, planned, by=who_asks(), overlap=overlap, told=told))
     return done.created, done.there_already
 
 
@@ -119,14 +124,6 @@ def _what(planned: "BackfillPlan") -> str:
     apps = "1 app" if len(planned.apps) == 1 else f"{len(planned.apps)} apps"
     there = f", {planned.there_already} more are there already" if planned.there_already else ""
     return f"{_runs(planned.new)} of {planned.trigger.id}, for {apps}{there}"
-
-
-def _progress(number: int) -> Callable[[int], None]:
-    def show(done: int) -> None:
-        if sys.stderr.isatty():
-            click.echo(f"\rbackfill: {done} of {number}", err=True, nl=done >= number)
-
-    return show
 
 
 def _runs(number: int) -> str:

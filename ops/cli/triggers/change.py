@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ops.cli.command import command
 from ops.cli.json_argument import JsonArgumentError, json_object
 from ops.cli.output import json_option, print_json
 from ops.cli.runs.asking import who_asks
@@ -20,15 +21,23 @@ if TYPE_CHECKING:
     from triggers.role import TriggerGround
 
 
-@click.command("pause")
+@command(
+    "pause",
+    examples=[
+        "unattended triggers pause weekday-morning --note 'the shop is closed'",
+        "unattended triggers pause DailyDigest/weekday-morning --app acme",
+    ],
+    related=["triggers resume", "triggers list"],
+)
 @NAME
 @APP
 @click.option("--note", default="", help="Why, for whoever looks at it later.")
 @json_option
 def pause(name: str, app_id: str | None, note: str, as_json: bool) -> None:
-    """Nothing more starts by this trigger until it is resumed. What it has started goes on.
+    """Keeps a trigger from starting runs until it is resumed.
 
-    Ticks and changes of the meantime are not made up for; a webhook's senders are told to try again later.
+    What it has started goes on. Ticks and changes of the meantime are not made up for; a webhook's senders are told to
+    try again later.
     """
 
     async def work(ground: "Ground") -> "Paused":
@@ -42,13 +51,17 @@ def pause(name: str, app_id: str | None, note: str, as_json: bool) -> None:
         _tell(with_triggers(work), as_json=as_json)
 
 
-@click.command("resume")
+@command(
+    "resume",
+    examples=["unattended triggers resume weekday-morning", "unattended triggers resume paid-order --from token"],
+    related=["triggers pause", "triggers show"],
+)
 @NAME
 @APP
 @click.option("--from", "from_", type=Place(), help="Of a change: now, token (where it stopped), an age or a time.")
 @json_option
 def resume(name: str, app_id: str | None, from_: Any, as_json: bool) -> None:
-    """Lets a paused trigger start runs again, or a suspended change stream go on.
+    """Lets a paused trigger or a suspended stream go on.
 
     A stream that lost its history is suspended until you say from where it goes on. From an earlier time also what
     was skipped comes again; what has started a run already starts none.
@@ -65,7 +78,14 @@ def resume(name: str, app_id: str | None, from_: Any, as_json: bool) -> None:
         _tell(with_triggers(work), as_json=as_json)
 
 
-@click.command("fire")
+@command(
+    "fire",
+    examples=[
+        "unattended triggers fire weekday-morning --app acme",
+        'unattended triggers fire warehouse-closed --event \'{"data": {"region": "eu"}}\'',
+    ],
+    related=["triggers show", "enqueue"],
+)
 @NAME
 @APP
 @click.option(
@@ -73,9 +93,10 @@ def resume(name: str, app_id: str | None, from_: Any, as_json: bool) -> None:
 )
 @json_option
 def fire(name: str, app_id: str | None, event: str, as_json: bool) -> None:
-    """Starts a run now, as if what the trigger waits for had happened; without --app one of each of its apps.
+    """Starts a run now, as if what it waits for had happened.
 
-    Also of one that is paused. Where an expression takes the app from the event, --app is for an event without one.
+    Without --app one of each of its apps. Also of one that is paused. Where an expression takes the app from the event,
+    --app is for an event without one.
     """
     given = _event(event)
 

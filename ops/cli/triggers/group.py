@@ -2,10 +2,11 @@
 
 import click
 
+from ops.cli.command import Group
 from ops.cli.deferred import Deferred
 
 
-@click.group()
+@click.group(cls=Group)
 def triggers() -> None:
     """Why things run.
 
@@ -14,34 +15,14 @@ def triggers() -> None:
 
 
 for name, place, first_words in (
-    (
-        "list",
-        "listing:list_triggers",
-        "Every trigger: of the packages that are started, and those made at run time.",
-    ),
-    (
-        "show",
-        "show:show_trigger",
-        "When it fires next or what it waits for, what came of it so far, and why something started nothing.",
-    ),
-    (
-        "fire",
-        "change:fire",
-        "Starts a run now, as if what the trigger waits for had happened; without --app one of each of its apps.",
-    ),
-    ("pause", "change:pause", "Nothing more starts by this trigger until it is resumed."),
-    ("resume", "change:resume", "Lets a paused trigger start runs again, or a suspended change stream go on."),
-    (
-        "backfill",
-        "backfill:backfill",
-        "Starts the runs of a schedule for its times from --from to --to, as if each had been a tick.",
-    ),
+    ("list", "listing:list_triggers", "Lists every trigger, when it fired last and what comes next."),
+    ("show", "show:show_trigger", "Tells all of one trigger, and why something started nothing."),
+    ("fire", "change:fire", "Starts a run now, as if what it waits for had happened."),
+    ("pause", "change:pause", "Keeps a trigger from starting runs until it is resumed."),
+    ("resume", "change:resume", "Lets a paused trigger or a suspended stream go on."),
+    ("backfill", "backfill:backfill", "Starts the runs of a schedule for times that have passed."),
     ("create", "make:create", "Makes a trigger of one app, without touching a package."),
-    (
-        "edit",
-        "make:edit",
-        "Replaces the whole entry of a trigger that was made by `create` or over HTTP; FILE as there.",
-    ),
-    ("remove", "make:remove", "Removes a trigger that was made by `create` or over HTTP."),
+    ("edit", "make:edit", "Replaces the whole entry of a trigger made at run time."),
+    ("remove", "make:remove", "Removes a trigger that was made at run time."),
 ):
     triggers.add_command(Deferred(name, f"ops.cli.triggers.{place}", first_words))

@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ops.cli.command import command
+from ops.cli.completing import apps, completed_by, workflows
 from ops.cli.output import json_option, moment, print_json, print_table
 from ops.cli.triggers.asking import with_triggers
 from ops.cli.triggers.reasons import why_inactive
@@ -25,15 +27,26 @@ _WITHOUT_STATE = (
 )
 
 
-@click.command("list")
-@click.option("--app", "app_id", help="Only those that start runs of this app.")
-@click.option("--workflow", help="Only of this workflow.")
+@command(
+    "list",
+    examples=[
+        "unattended triggers list",
+        "unattended triggers list --type webhook --state paused",
+        "unattended triggers list --app acme --json",
+    ],
+    related=["triggers show", "triggers create"],
+)
+@click.option("--app", "app_id", shell_complete=completed_by(apps), help="Only those that start runs of this app.")
+@click.option("--workflow", shell_complete=completed_by(workflows), help="Only of this workflow.")
 @click.option("--type", "type_", type=click.Choice(sorted(SPEC_BY_TYPE)), metavar="TYPE", help="Such as webhook.")
-@click.option("--state", type=click.Choice(STATES))
-@click.option("--limit", default=USUAL_LIMIT, show_default=True, type=click.IntRange(min=1))
+@click.option("--state", type=click.Choice(STATES), help="Only these.")
+@click.option("--limit", default=USUAL_LIMIT, type=click.IntRange(min=1), help="So many at most.")
 @json_option
 def list_triggers(limit: int, as_json: bool, **given: Any) -> None:
-    """Every trigger: of the packages that are started, and those made at run time. Filters narrow each other."""
+    """Lists every trigger, when it fired last and what comes next.
+
+    Those of the packages that are started, and those made at run time. Filters narrow each other.
+    """
     rows = _rows(given, limit)
     if len(rows) == limit == USUAL_LIMIT:
         click.echo(f"the first {limit} triggers; --limit shows more", err=True)

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ops.cli.command import command
+from ops.cli.completing import apps, completed_by, workflows
 from ops.cli.output import json_option, print_json
 from ops.cli.runs.asking import who_asks
 from ops.cli.triggers.asking import NAME, refusals_in_one_line, with_triggers
@@ -21,20 +23,32 @@ _SOURCE = click.argument("source", metavar="FILE|-|JSON")
 _HOW = 'write a mapping such as {"name": "nightly", "type": "schedule", "cron": "0 2 * * *"}'
 
 
-@click.command("create")
+@command(
+    "create",
+    examples=[
+        "unattended triggers create nightly.yaml --workflow DailyDigest --app acme",
+        "unattended triggers create --workflow DailyDigest --app acme --type schedule @nightly.json",
+        "unattended triggers create - --workflow DailyDigest --app acme < nightly.yaml",
+    ],
+    related=["triggers show", "triggers edit", "triggers remove"],
+)
 @_SOURCE
-@click.option("--workflow", help="What it starts. May also stand in FILE, beside `spec`.")
-@click.option("--app", "app_id", help="Whose trigger it is, and whose runs it starts. May also stand in FILE.")
+@click.option(
+    "--workflow", shell_complete=completed_by(workflows), help="What it starts. May also stand in FILE, beside `spec`."
+)
+@click.option(
+    "--app",
+    "app_id",
+    shell_complete=completed_by(apps),
+    help="Whose trigger it is, and whose runs it starts. May also stand in FILE.",
+)
 @click.option("--type", "type_", metavar="TYPE", help="Such as schedule or webhook. May also stand in FILE.")
 @json_option
 def create(source: str, workflow: str | None, app_id: str | None, type_: str | None, as_json: bool) -> None:
-    """Makes a trigger of one app, without touching a package. It is at work within seconds.
+    """Makes a trigger of one app, without touching a package.
 
-    FILE holds one entry of a package's triggers.yaml, as YAML or JSON; - reads it from stdin.
-
-    \b
-    unattended triggers create --workflow DailyDigest --app acme --type schedule \\
-        '{"name": "nightly", "cron": "30 2 * * 1-5"}'
+    It is at work within seconds. FILE holds one entry of a package's triggers.yaml, as YAML or JSON; - reads it from
+    stdin.
     """
     given = _read(source)
     wrapped = given if isinstance(given.get("spec"), Mapping) else {"spec": given}
@@ -56,14 +70,24 @@ def create(source: str, workflow: str | None, app_id: str | None, type_: str | N
         _tell(with_triggers(work), "made", as_json=as_json)
 
 
-@click.command("edit")
+@command(
+    "edit",
+    examples=[
+        "unattended triggers edit nightly nightly.yaml --app acme",
+        "unattended triggers edit DailyDigest/nightly nightly.yaml --app acme --revision 2",
+    ],
+    related=["triggers show", "triggers create"],
+)
 @NAME
 @_SOURCE
-@click.option("--app", "app_id", help="Whose trigger it is.")
+@click.option("--app", "app_id", shell_complete=completed_by(apps), help="Whose trigger it is.")
 @click.option("--revision", type=click.IntRange(min=1), help="Only if it is still this one, as `show` tells it.")
 @json_option
 def edit(name: str, source: str, app_id: str | None, revision: int | None, as_json: bool) -> None:
-    """Replaces the whole entry of a trigger that was made by `create` or over HTTP; FILE as there."""
+    """Replaces the whole entry of a trigger made at run time.
+
+    One that was made by `create` or over HTTP; FILE as there.
+    """
     given = _read(source)
     spec = given["spec"] if isinstance(given.get("spec"), Mapping) else given
 
@@ -79,13 +103,23 @@ def edit(name: str, source: str, app_id: str | None, revision: int | None, as_js
         _tell(with_triggers(work), "edited", as_json=as_json)
 
 
-@click.command("remove")
+@command(
+    "remove",
+    examples=[
+        "unattended triggers remove nightly --app acme",
+        "unattended triggers remove DailyDigest/nightly --app acme --yes",
+    ],
+    related=["triggers list", "triggers pause"],
+)
 @NAME
-@click.option("--app", "app_id", help="Whose trigger it is.")
+@click.option("--app", "app_id", shell_complete=completed_by(apps), help="Whose trigger it is.")
 @click.option("--yes", is_flag=True, help="Do not ask; needed where nobody can be asked, as in scripts.")
 @json_option
 def remove(name: str, app_id: str | None, yes: bool, as_json: bool) -> None:
-    """Removes a trigger that was made by `create` or over HTTP. Its runs stay."""
+    """Removes a trigger that was made at run time.
+
+    By `create` or over HTTP. Its runs stay.
+    """
     with refusals_in_one_line():
         known = with_triggers(lambda ground: _found(ground, name, app_id))
         if not yes and known.app_id is not None:  # of a package's the refusal comes below
@@ -121,7 +155,8 @@ def _read(source: str) -> dict[str, Any]:
         text, is_json = _text(source)
         data = parse(text, is_json=is_json).data
     except (OSError, UnicodeDecodeError) as error:
-        raise click.BadParameter(f"{source} cannot be read: {error}", param_hint="FILE") from None
+        why = error.strerror if isinstance(error, OSError) else f"{error}; save it as UTF-8"
+        raise click.BadParameter(f"{source} cannot be read: {why}", param_hint="FILE") from None
     except UnreadableError as error:
         raise click.BadParameter(f"{error}; {_HOW}", param_hint="FILE") from None
     if isinstance(data, list) and len(data) == 1:  # with the dash that it has in a package

@@ -2,8 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-import click
-
+from ops.cli.command import command
 from ops.cli.output import json_option, print_json
 from ops.cli.runs.lines import print_lines
 from ops.cli.triggers.asking import APP, NAME, refusals_in_one_line, with_triggers
@@ -13,14 +12,22 @@ if TYPE_CHECKING:
     from triggers.control.known import Ground
 
 
-@click.command("show")
+@command(
+    "show",
+    examples=[
+        "unattended triggers show DailyDigest/weekday-morning",
+        "unattended triggers show weekday-morning --app acme --json",
+    ],
+    related=["triggers list", "triggers fire", "runs list"],
+)
 @NAME
 @APP
 @json_option
 def show_trigger(name: str, app_id: str | None, as_json: bool) -> None:
-    """When it fires next or what it waits for, what came of it so far, and why something started nothing.
+    """Tells all of one trigger, and why something started nothing.
 
-    For a schedule the next ten times, for a change the position of its stream, for a webhook or form its address.
+    When it fires next or what it waits for, and what came of it so far. For a schedule the next ten times, for a change
+    the position of its stream, for a webhook or form its address.
     """
 
     async def work(ground: "Ground") -> dict[str, Any]:

@@ -41,7 +41,7 @@ def trigger_lines(trigger: Shown) -> Iterator[Line]:
     yield from _standing(trigger)
     if trigger["description"]:
         yield "", printable(f"  {trigger['description']}")
-    for name, value in _facts(trigger):
+    for name, value in facts(trigger):
         yield "", printable(f"  {name:<12} {value}")
     yield from _outlook(trigger["outlook"], is_paused=trigger["state"] == "paused")
     yield from _notes(trigger["notes"])
@@ -74,7 +74,7 @@ def _pause(pause: Shown) -> str:
     return f"by {pause['by']}, {clock(pause['at'])}{note}"
 
 
-def _facts(trigger: Shown) -> Iterator[tuple[str, str]]:
+def facts(trigger: Shown) -> Iterator[tuple[str, str]]:
     if trigger["origin"] == "package":
         yield "from", f"the package {trigger['workflow']}"
     else:
@@ -100,15 +100,21 @@ def _counted(name: str, count: int) -> str:
 
 
 def _outlook(outlook: Shown, *, is_paused: bool) -> Iterator[Line]:
+    if "warning" in outlook:
+        yield WARN, printable(f"  ! {outlook['warning']}")
+    for label, lines in outlook_facts(outlook, is_paused=is_paused):
+        for index, line in enumerate(lines):
+            yield "", printable(f"  {'' if index else label:<12} {line}")
+
+
+def outlook_facts(outlook: Shown, *, is_paused: bool) -> Iterator[tuple[str, Sequence[str]]]:
     """Each kind tells in its own words: a list is one line each, what is not known is left out."""
     for name, value in outlook.items():
         if name == "warning":
-            yield WARN, printable(f"  ! {value}")
             continue
         label = "would run at" if is_paused and name == "next" else _LABELS.get(name, name.replace("_", " "))
-        said = _seconds(value) if name.endswith("_s") else value
-        for index, line in enumerate(_values(said)):
-            yield "", printable(f"  {'' if index else label:<12} {line}")
+        if lines := _values(_seconds(value) if name.endswith("_s") else value):
+            yield label, lines
 
 
 def _seconds(value: float | None) -> str | None:

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ops.cli.command import command
+from ops.cli.completing import apps, completed_by, workflows
 from ops.cli.output import json_option, print_json, print_table, usd
 from ops.cli.runs.asking import MOMENT
 from ops.cli.session import with_database
@@ -18,9 +20,18 @@ if TYPE_CHECKING:
 _FILTERS = ("app_id", "workflow", "agent", "model", "provider", "trigger_type", "since", "until")
 
 
-@click.command()
-@click.option("--app", "app_id", help="Only this app.")
-@click.option("--workflow", help="Only this workflow.")
+@command(
+    "usage",
+    examples=[
+        "unattended usage --since 30d",
+        "unattended usage --by day --app acme --since 7d",
+        "unattended usage --by app,model --csv > usage.csv",
+        "unattended usage --verify",
+    ],
+    related=["budgets list", "billing export"],
+)
+@click.option("--app", "app_id", shell_complete=completed_by(apps), help="Only this app.")
+@click.option("--workflow", shell_complete=completed_by(workflows), help="Only this workflow.")
 @click.option("--agent", help="Only this agent.")
 @click.option("--model", help="Only this model.")
 @click.option("--provider", help="Only this provider.")
@@ -37,12 +48,9 @@ _FILTERS = ("app_id", "workflow", "agent", "model", "provider", "trigger_type", 
 @click.option("--rebuild", is_flag=True, help="Make the totals anew from the ledger. Harmless at any time.")
 @click.pass_context
 def usage(context: click.Context, /, *, verify: bool, rebuild: bool, as_json: bool, **given: Any) -> None:
-    """Tokens and USD, summed from the ledger: each model call of each run is in it once.
+    """Tokens and USD by app, workflow, model or time.
 
-    \b
-    unattended usage --since 30d
-    unattended usage --by day --app acme --since 7d
-    unattended usage --by app,model --csv > usage.csv
+    Summed from the ledger, in which each model call of each run is once.
     """
     if verify or rebuild:
         from ops.cli.usage.upkeep import rebuild_totals, verify_totals
@@ -126,7 +134,7 @@ def _print_chart(bill: Bill, wanted: "Wanted", *, chart: bool) -> None:
         return
     shown = terminal()
     title = shown.styled(title_of(bill, wanted, chart=chart), italic=True)
-    click.echo("\n".join([title, *table_lines(bill, shown, chart=chart)]))
+    shown.print("\n".join([title, *table_lines(bill, shown, chart=chart)]))
 
 
 def _print_plain(bill: Bill) -> None:

@@ -1,7 +1,6 @@
 """`unattended usage --verify` and `--rebuild`: the totals against the ledger that they are sums of."""
 
-import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -9,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ops.cli.output import print_json, print_table
+from ops.cli.progress import progress
 from ops.cli.session import with_database
 
 if TYPE_CHECKING:
@@ -25,9 +25,10 @@ def verify_totals(*, as_json: bool) -> None:
     from accounting.totals.rebuilding import verify
 
     async def work(database: "Database", _settings: object) -> "Sequence[Difference]":
-        return await verify(database, _on_hour("verify"))
+        return await verify(database, told)
 
-    found = with_database(work)
+    with progress("hours verified") as told:
+        found = with_database(work)
     if as_json:
         print_json([asdict(each) for each in found])
     elif found:
@@ -45,22 +46,15 @@ def rebuild_totals(*, as_json: bool) -> None:
     from accounting.totals.rebuilding import rebuild
 
     async def work(database: "Database", _settings: object) -> int:
-        return await rebuild(database, _on_hour("rebuild"))
+        return await rebuild(database, told)
 
-    changed = with_database(work)
+    with progress("hours rebuilt") as told:
+        changed = with_database(work)
     if as_json:
         print_json({"changed": changed})
         return
     documents = "1 document has" if changed == 1 else f"{changed:,} documents have"
     click.echo(f"rebuilt: {documents} changed" if changed else "rebuilt: nothing has changed")
-
-
-def _on_hour(what: str) -> Callable[[int, int], None]:
-    def show(done: int, of: int) -> None:
-        if sys.stderr.isatty():
-            click.echo(f"\r{what}: hour {done:,} of {of:,}", err=True, nl=done >= of)
-
-    return show
 
 
 def _hour(hour: datetime | None) -> str:

@@ -43,7 +43,9 @@ def test_commands_of_every_group_are_deferred() -> None:
 def test_a_deferred_command_has_the_help_the_arguments_and_the_suggestions_of_the_real_one() -> None:
     run = CliRunner().invoke
 
-    assert run(cli, ["runs", "list", "--help"]).stdout.startswith("Usage: cli runs list [OPTIONS]\n\n  Newest first.")
+    assert run(cli, ["runs", "list", "--help"]).stdout.startswith(
+        "Usage: cli runs list [OPTIONS]\n\n  Lists runs, the newest first."
+    )
     assert "Invalid value for '--limit'" in run(cli, ["runs", "list", "--limit", "0"]).stderr
     assert "Did you mean" in run(cli, ["valdate"]).stderr
 

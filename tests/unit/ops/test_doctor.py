@@ -190,6 +190,8 @@ async def test_the_shipped_packages_and_their_models_are_good(tmp_path: Path) ->
 
     assert [(check.name, check.level) for check in checks] == [
         ("package DailyDigest", "ok"),
+        ("package IssueTriage", "ok"),
+        ("package LeadIntake", "ok"),
         ("package OrderFollowUp", "ok"),
         ("models", "ok"),
     ]

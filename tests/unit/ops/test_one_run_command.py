@@ -196,6 +196,20 @@ def test_what_a_terminal_cannot_take_away_again_is_not_shown(monkeypatch: pytest
     assert "… A" not in shown_on_a_terminal(monkeypatch, no_color=True, term="dumb")
 
 
+def test_a_pipe_that_wants_colours_gets_nothing_that_would_be_taken_away_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    out = io.StringIO()
+
+    view = LiveView(out, note=lambda _: None, verbose=False)
+    view.speaking("A")
+    view.turn(1, turn(text="said"))
+
+    assert out.getvalue().startswith("\x1b[1m1. A")
+    assert "… A" not in out.getvalue()
+
+
 def test_no_color_is_respected(monkeypatch: pytest.MonkeyPatch) -> None:
     shown = shown_on_a_terminal(monkeypatch, no_color=True)
 

@@ -312,11 +312,6 @@ def test_people_see_what_is_read_but_not_started(tmp_path: Path) -> None:
     assert result.exit_code == 0
 
 
-def test_colours_are_for_terminals(tmp_path: Path) -> None:
-    result = CliRunner().invoke(cli, ["validate", str(package(tmp_path, ui_config="x: 1"))], color=True)
-    assert "\x1b[33m" in result.stdout
-
-
 def test_what_an_author_wrote_cannot_steer_the_terminal_or_break_the_output(tmp_path: Path) -> None:
     folder = package(tmp_path, orchestrator=None)
     name = "\x1b[2J\u202eB\ud800\n"

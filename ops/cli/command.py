@@ -1,0 +1,57 @@
+"""Commands and groups whose help ends with examples and related commands, in an order that somebody chose."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import click
+from typing_extensions import override
+
+PROGRAM = "unattended"
+
+
+class Command(click.Command):
+    """`examples`: whole lines for a shell. `related`: other commands, as one types them after the program."""
+
+    def __init__(self, *given: Any, examples: Sequence[str] = (), related: Sequence[str] = (), **more: Any) -> None:
+        super().__init__(*given, **more)
+        self.examples = tuple(examples)
+        self.related = tuple(related)
+
+    @override
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        if self.examples:
+            with formatter.section("Examples"):
+                formatter.write("".join(f"{'':>{formatter.current_indent}}{line}\n" for line in self.examples))
+        if self.related:
+            with formatter.section("See also"):
+                formatter.write_text(", ".join(self.related))
+        super().format_epilog(ctx, formatter)
+
+
+class Group(click.Group):
+    """`sections`: its commands by purpose; without, all of them under one title, in the order they were added."""
+
+    command_class = Command
+
+    def __init__(self, *given: Any, sections: Mapping[str, Sequence[str]] | None = None, **more: Any) -> None:
+        super().__init__(*given, **more)
+        self.sections = sections
+
+    @override
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(self.commands)
+
+    @override
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        names = max(map(len, self.commands))
+        room = formatter.width - names - 6
+        for title, section in (self.sections or {"Commands": [*self.commands]}).items():
+            rows = [(f"{name:<{names}}", self.commands[name].get_short_help_str(room)) for name in section]
+            with formatter.section(title):
+                formatter.write_dl(rows)
+
+
+def command(
+    name: str, *, examples: Sequence[str], related: Sequence[str] = ()
+) -> Callable[[Callable[..., Any]], click.Command]:
+    return click.command(name, cls=Command, examples=examples, related=related)

@@ -1,0 +1,40 @@
+"""Every command of the program, as a user names it."""
+
+import shlex
+from functools import cache
+
+import click
+
+from ops.cli.command import PROGRAM, Command
+from ops.cli.deferred import Deferred
+from ops.cli.main import cli
+from ops.docs_commands import leaves
+
+ROOT = cli.make_context(PROGRAM, [], resilient_parsing=True, terminal_width=80)
+
+
+@cache
+def all_commands() -> dict[str, Command]:
+    """By the words that come after the program's name."""
+    found = {}
+    for name, command in cli.commands.items():
+        for path, real, _ in leaves(name, command, ROOT):
+            assert isinstance(real, Command), path
+            found[path.removeprefix(f"{PROGRAM} ")] = real
+    return found
+
+
+def all_groups() -> dict[str, click.Group]:
+    real = {name: each.command() if isinstance(each, Deferred) else each for name, each in cli.commands.items()}
+    return {name: each for name, each in real.items() if isinstance(each, click.Group)}
+
+
+def parsed(line: str) -> tuple[str, click.Context]:
+    """The command that a line of a shell names, and what click makes of the rest; raises for what click refuses."""
+    words = shlex.split(line)
+    redirected = [index for index, word in enumerate(words) if word in (">", ">>", "<", "|")]
+    words = words[: min(redirected, default=len(words))]
+    assert words.pop(0) == PROGRAM
+    path = next(path for path in all_commands() if words[: path.count(" ") + 1] == path.split())
+    command = all_commands()[path]
+    return path, command.make_context(path, words[path.count(" ") + 1 :], parent=ROOT)

@@ -1,0 +1,209 @@
+"""The shipped dashboards: made from their source, whole, asking only for what there is, and leading somewhere."""
+
+import itertools
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from ops.dashboards import expressions
+from ops.dashboards.__main__ import main, stale
+from ops.dashboards.frame import GATEWAY, TITLES
+from ops.dashboards.look import OUTCOMES
+from tests.dashboards.asked import FOLDER, Document, Window, dashboards, interpolated, panels
+from tests.promtool import promtool
+from workflows.outcome import OutcomeKind
+
+ROOT = Path(__file__).parents[3]
+DASHBOARDS = dashboards()
+CHOSEN = {**Window(0, 3600, step_s=15).variables(), "app": ".*", "workflow": ".*", "gateway": GATEWAY}
+CHOSEN_SEVERAL = {**CHOSEN, "app": ["acme", "globex.eu"], "workflow": ["DailyDigest"]}
+RULES = sorted((ROOT / "ops" / "alerts").glob("*.yaml"))
+# What Prometheus or a client library knows by itself.
+NOT_OURS = {"up", "ALERTS", "process_resident_memory_bytes", "process_cpu_seconds_total"}
+
+every = pytest.mark.parametrize("name", DASHBOARDS)
+
+
+def rules(path: Path) -> list[dict[str, Any]]:
+    groups: list[dict[str, Any]] = yaml.safe_load(path.read_text(encoding="utf-8"))["groups"]
+    return groups
+
+
+def targets(dashboard: Document) -> Iterator[tuple[str, dict[str, Any]]]:
+    return ((panel["title"], target) for panel in panels(dashboard) for target in panel["targets"])
+
+
+def test_the_files_are_what_their_source_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert stale() == [], "run make dashboards"
+    assert main(["--check"]) is None
+
+    for path in FOLDER.glob("*.json"):
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    edited = tmp_path / "fleet.json"
+    edited.write_text(edited.read_text().replace("Oldest", "Eldest"))
+    (tmp_path / "forgotten.json").write_text("{}")
+    monkeypatch.setattr("ops.dashboards.__main__.FOLDER", tmp_path)
+
+    assert main(["--check"]) == "not what their source says: fleet.json, forgotten.json; run make dashboards"
+    assert main([]) is None
+    assert main(["--check"]) is None
+    assert main(["--chekc"]) == "usage: python -m ops.dashboards [--check]"
+
+
+@every
+def test_every_panel_says_what_it_means_and_in_which_unit(name: str) -> None:
+    for panel in panels(DASHBOARDS[name]):
+        defaults = panel["fieldConfig"]["defaults"]
+        assert len(panel["description"]) > 40, panel["title"]
+        assert panel["description"].endswith("."), panel["title"]
+        assert defaults["unit"], panel["title"]
+        assert defaults["thresholds"]["steps"], panel["title"]
+        assert panel["datasource"]["uid"] == "${datasource}"
+        for target in panel["targets"]:
+            assert target["datasource"]["uid"] == "${datasource}"
+            assert panel["type"] == "table" or target["legendFormat"], panel["title"]
+            assert target.get("instant") == (panel["type"] != "timeseries"), panel["title"]
+
+
+@every
+def test_nothing_is_named_or_placed_twice(name: str) -> None:
+    shown = DASHBOARDS[name]["panels"]
+
+    ids = [panel["id"] for panel in shown]
+    titles = [panel["title"] for panel in shown]
+    assert len(set(ids)) == len(ids)
+    assert len(set(titles)) == len(titles)
+    for panel in panels(DASHBOARDS[name]):
+        refs = [target["refId"] for target in panel["targets"]]
+        assert len(set(refs)) == len(refs), panel["title"]
+    for one, other in itertools.combinations([panel["gridPos"] for panel in shown], 2):
+        beside = one["x"] + one["w"] <= other["x"] or other["x"] + other["w"] <= one["x"]
+        assert beside or one["y"] + one["h"] <= other["y"] or other["y"] + other["h"] <= one["y"]
+    assert all(panel["gridPos"]["x"] + panel["gridPos"]["w"] <= 24 for panel in shown)
+
+
+def test_uids_and_panel_numbers_are_the_same_for_ever() -> None:
+    """Links and bookmarks hold them. A panel that goes takes its number along; a new one gets a new number."""
+    uids = {name: each["uid"] for name, each in DASHBOARDS.items()}
+
+    assert uids == {name: f"unattended-{name}" for name in ("fleet", "triggers", "usage", "workflow")}
+    assert set(uids.values()) == set(TITLES)
+    for first, name in ((100, "fleet"), (200, "usage"), (300, "triggers"), (400, "workflow")):
+        assert all(first < panel["id"] < first + 100 for panel in panels(DASHBOARDS[name]))
+
+
+@every
+def test_only_metrics_that_exist_are_asked_for(name: str) -> None:
+    rows = re.findall(r"^\| `(\w+)` \| (\w+) \|", (ROOT / "docs" / "metrics.md").read_text(), re.MULTILINE)
+    known = NOT_OURS | {metric for metric, _ in rows}
+    known |= {each["record"] for path in RULES for group in rules(path) for each in group["rules"] if "record" in each}
+    known |= {f"{metric}_{part}" for metric, kind in rows if kind == "histogram" for part in ("bucket", "count", "sum")}
+
+    for title, target in targets(DASHBOARDS[name]):
+        asked = set(re.findall(r"\b(?:unattended[_:]|process_)[\w:]+|\bup\b|\bALERTS\b", target["expr"]))
+        assert asked - known == set(), title
+
+
+@every
+def test_numbers_of_the_store_are_never_summed_over_exporters(name: str) -> None:
+    """Two exporters show the same runs: their sum is twice the truth."""
+    rows = re.findall(
+        r"^\| `(\w+)` \| \w+ \|.*\| exporter \|", (ROOT / "docs" / "metrics.md").read_text(), re.MULTILINE
+    )
+
+    for title, target in targets(DASHBOARDS[name]):
+        for metric in rows:
+            for match in re.finditer(rf"\b{metric}\b", target["expr"]):
+                before = target["expr"][: match.start()]
+                assert re.search(r"max(?: by \([\w, ]+\))? \((?:[\w ]+\()*$|max\($|/ \($", before), (title, before)
+
+
+@every
+def test_links_lead_to_dashboards_and_sections_that_exist(name: str) -> None:
+    dashboard = DASHBOARDS[name]
+    headings = re.findall(r"^#+ (.+)$", (ROOT / "ops" / "runbook.md").read_text(encoding="utf-8"), re.MULTILINE)
+    anchors = {re.sub(r"[^\w\- ]", "", each.lower()).replace(" ", "-") for each in headings}
+    of_panels = [link["url"] for panel in panels(dashboard) for link in panel.get("links", [])]
+    others = {each["url"]: each for each in dashboard["links"] if each["url"].startswith("/d/")}
+
+    assert others.keys() == {f"/d/{uid}" for uid in TITLES if uid != dashboard["uid"]}
+    assert all(each["includeVars"] and each["keepTime"] for each in others.values())
+    for url in of_panels:
+        page, _, anchor = url.partition("#")
+        assert page == "${gateway:raw}/console/runbook"
+        assert anchor in anchors, url
+
+
+@every
+def test_prometheus_takes_every_expression_whatever_is_chosen(name: str, tmp_path: Path) -> None:
+    asked = [
+        interpolated(target["expr"], chosen)
+        for _, target in targets(DASHBOARDS[name])
+        for chosen in (CHOSEN, CHOSEN_SEVERAL)
+    ]
+    recorded = [{"record": f"asked:{place}", "expr": each} for place, each in enumerate(asked)]
+    (tmp_path / "rules.yaml").write_text(yaml.safe_dump({"groups": [{"name": "asked", "rules": recorded}]}))
+
+    status, said = promtool("check", "rules", "--lint=none", tmp_path / "rules.yaml")
+
+    assert status == 0, said
+
+
+def test_every_outcome_has_its_colour() -> None:
+    assert OUTCOMES.keys() == set(OutcomeKind)
+
+
+# Scraped each minute; `_` is a scrape that failed, or a series that is not there yet.
+COUNTED = [
+    # name, values, what was counted in the last ten of 30 minutes
+    ("steady", "0+3x30", 30),
+    ("begins inside", "_x25 2x3 4x1", 4),
+    ("was there before, though not just when the range begins", "5x16 _x6 9x6", 4),
+    ("nothing happened", "7x30", 0),
+]
+
+
+@pytest.mark.parametrize(("case", "values", "grew"), COUNTED)
+def test_growth_counts_what_increase_does_not_see(case: str, values: str, grew: int, tmp_path: Path) -> None:
+    counter = expressions.StoreCounter("some_total", ("app",))
+    series = [{"series": f'some_total{{app="acme",instance="{each}"}}', "values": values} for each in "ab"]
+    asked = {expressions.store_grown(counter): grew}
+    if "not just" not in case:  # what the gap hides, `increase` spreads over it
+        asked[expressions.grown("some_total")] = 2 * grew
+
+    status, said = promtool("test", "rules", _test_of(asked, series, tmp_path))
+
+    assert status == 0, (case, said)
+
+
+def test_a_process_that_starts_anew_loses_nothing_of_what_it_counted(tmp_path: Path) -> None:
+    series = [{"series": 'some_total{instance="a"}', "values": "0+1x24 0+1x6"}]
+
+    status, said = promtool("test", "rules", _test_of({expressions.grown("some_total"): 9}, series, tmp_path))
+
+    assert status == 0, said
+
+
+def _test_of(asked: dict[str, int], series: list[dict[str, str]], folder: Path) -> Path:
+    """`round`: Prometheus's `increase` guesses what happened at both ends of the range."""
+    cases = [
+        {
+            "expr": f"round({interpolated(expression, {'__range': '10m'})})",
+            "eval_time": "30m",
+            "exp_samples": [{"labels": "{}", "value": value}],
+        }
+        for expression, value in asked.items()
+    ]
+    (folder / "none.yaml").write_text('{"groups": []}')
+    document = {
+        "rule_files": ["none.yaml"],
+        "evaluation_interval": "1m",
+        "tests": [{"interval": "1m", "input_series": series, "promql_expr_test": cases}],
+    }
+    (folder / "test.yaml").write_text(json.dumps(document))
+    return folder / "test.yaml"

@@ -1,0 +1,248 @@
+"""Exit codes and what is said of mistakes: one line on standard error that ends with what to do, never a traceback."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from ops.cli.main import run
+from tests.unit.ops.command_walk import all_commands, all_groups
+
+GOOD, SAID_NO, WRONG_USE = 0, 1, 2
+Said = tuple[int, str, str]
+# Of these the first step is a database; what they want of their arguments is given.
+ASK_THE_STORE = {
+    "enqueue": ["DailyDigest", "--app", "acme"],
+    "runs list": [],
+    "runs show": ["8C0A2F"],
+    "runs tail": ["8C0A2F"],
+    "runs answer": ["8C0A2F", "--message", "yes"],
+    "runs retry-now": ["8C0A2F"],
+    "runs replay": ["8C0A2F"],
+    "runs cancel": ["--all", "--yes"],
+    "runs discard": ["--app", "acme", "--dry-run"],
+    "triggers show": ["weekday-morning"],
+    "triggers fire": ["weekday-morning"],
+    "triggers pause": ["weekday-morning"],
+    "triggers resume": ["weekday-morning"],
+    "triggers backfill": ["weekday-morning", "--from", "3d", "--to", "1d"],
+    "triggers create": ['{"name": "n", "type": "schedule", "cron": "@daily"}', "--workflow", "W", "--app", "acme"],
+    "triggers edit": ["n", '{"name": "n", "type": "schedule", "cron": "@daily"}'],
+    "triggers remove": ["n", "--yes"],
+    "usage": [],
+    "budgets list": [],
+    "budgets show": ["app:acme/day/usd"],
+    "budgets set": ["--app", "acme", "--per", "day", "--usd", "1"],
+    "budgets remove": ["app:acme/day/usd"],
+    "billing status": [],
+    "billing list": [],
+    "billing show": ["01JX"],
+    "billing replay": ["--dead", "--yes"],
+    "billing drop": ["01JX"],
+    "billing resume": [],
+    "billing resend": ["--since", "7d", "--yes"],
+    "billing export": [],
+    "keys create": ["shop"],
+    "keys list": [],
+    "keys revoke": ["key_01JX"],
+    "worker": [],
+    "scheduler": [],
+    "watcher": [],
+    "gateway": [],
+    "exporter": [],
+}
+# These work, or say no, with nothing running.
+NEED_NO_STORE = {
+    "demo",
+    "up",
+    "doctor",
+    "completion",
+    "packages list",
+    "packages show",
+    "packages schema",
+    "validate",
+} | {
+    "run",
+    "triggers list",
+}
+
+
+@pytest.fixture
+def unattended(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> Callable[..., Said]:
+    """Where nothing runs: the exit code, standard output and standard error."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("ops.cli.roles.configure_logging", lambda **_: None)  # this process goes on
+
+    def said(*arguments: str) -> Said:
+        monkeypatch.setattr(sys, "argv", ["unattended", *arguments])
+        with pytest.raises(SystemExit) as ended:
+            run()
+        out, err = capfd.readouterr()
+        return int(ended.value.code or 0), out, err
+
+    return said
+
+
+def test_the_table_has_every_command() -> None:
+    assert ASK_THE_STORE.keys() | NEED_NO_STORE == all_commands().keys()
+
+
+@pytest.mark.parametrize("path", sorted(ASK_THE_STORE))
+def test_with_nothing_running_it_says_no_in_one_line(path: str, unattended: Callable[..., Said]) -> None:
+    asks_for_json = (
+        ["--json"] if "--json" in {name for each in all_commands()[path].params for name in each.opts} else []
+    )
+
+    code, out, err = unattended(*path.split(), *ASK_THE_STORE[path], *asks_for_json)
+
+    assert (code, out) == (SAID_NO, "")
+    assert err.startswith("unattended: nothing is running: start `unattended up`, or set UNATTENDED_MONGODB_URL")
+    assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize("path", sorted(all_commands()))
+def test_an_unknown_option_is_wrong_use_in_one_line_that_names_the_help(
+    path: str, unattended: Callable[..., Said]
+) -> None:
+    code, out, err = unattended(*path.split(), "--jsonn")
+
+    assert (code, out) == (WRONG_USE, "")
+    assert err.startswith("unattended: no such option '--jsonn'")
+    assert err.endswith(f"ee `unattended {path} --help`\n")
+    assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "line"),
+    [
+        (["valdate"], 2, "no such command 'valdate'. Did you mean 'validate'? See `unattended --help`"),
+        (["runs", "shw"], 2, "no such command 'shw'. Did you mean 'show'? See `unattended runs --help`"),
+        (["enqueue"], 2, "missing argument 'WORKFLOW'; see `unattended enqueue --help`"),
+        (["enqueue", "W"], 2, "missing option '--app'; see `unattended enqueue --help`"),
+        (
+            ["enqueue", "W", "--app", "a", "--input", '{"a": 1,}'],
+            2,
+            "invalid value for --input: is not JSON: Expecting property name enclosed in double quotes:"
+            " line 1 column 9 (char 8); see `unattended enqueue --help`",
+        ),
+        (
+            ["enqueue", "W", "--app", "a", "--input", "@nowhere.json"],
+            2,
+            "invalid value for --input: nowhere.json cannot be read: No such file or directory;"
+            " see `unattended enqueue --help`",
+        ),
+        (
+            ["runs", "list", "--since", "2026-13-01"],
+            2,
+            "invalid value for '--since': write a date such as 2026-01-31 or an age such as 7d or 12h;"
+            " see `unattended runs list --help`",
+        ),
+        (
+            ["runs", "list", "--since", "1d", "--until", "2d"],
+            2,
+            "--since is later than --until, so that no run can match; see `unattended runs list --help`",
+        ),
+        (
+            ["runs", "cancel"],
+            2,
+            "name runs, give a filter such as --app, or say --all; see `unattended runs cancel --help`",
+        ),
+        (
+            ["budgets", "set", "--per", "day", "--usd", "much"],
+            2,
+            "invalid value for '--usd': 'much' is no number; write it as 10, 0.5 or 2_000_000;"
+            " see `unattended budgets set --help`",
+        ),
+        (
+            ["triggers", "create", "nowhere.yaml"],
+            2,
+            "invalid value for FILE: nowhere.yaml cannot be read: No such file or directory;"
+            " see `unattended triggers create --help`",
+        ),
+        (
+            ["completion", "tcsh"],
+            2,
+            "invalid value for 'bash|zsh|fish': 'tcsh' is not one of 'bash', 'zsh', 'fish';"
+            " see `unattended completion --help`",
+        ),
+        (["packages", "show", "Nope"], 1, "there is no package Nope; `unattended packages list` shows them"),
+        (
+            ["validate", "nowhere"],
+            2,
+            "invalid value for PATH: nowhere does not exist; see `unattended validate --help`",
+        ),
+    ],
+)
+def test_a_mistake_is_one_line_with_the_next_step(
+    arguments: list[str], code: int, line: str, unattended: Callable[..., Said]
+) -> None:
+    found, out, err = unattended(*arguments)
+
+    assert (found, out, err) == (code, "", f"unattended: {line}\n")
+
+
+@pytest.mark.parametrize("group", ["", *sorted(all_groups())])
+def test_a_group_alone_shows_its_help_as_wrong_use(group: str, unattended: Callable[..., Said]) -> None:
+    code, out, err = unattended(*group.split())
+
+    assert (code, out) == (WRONG_USE, "")
+    assert err.startswith("Usage: unattended ")
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["runs", "--help"], ["usage", "--help"], ["--version"]])
+def test_help_is_good(arguments: list[str], unattended: Callable[..., Said]) -> None:
+    code, out, err = unattended(*arguments)
+
+    assert (code, err) == (GOOD, "")
+    assert "unattended" in out
+
+
+def test_what_needs_no_server_is_good_and_prints_json_alone(unattended: Callable[..., Said]) -> None:
+    for arguments in (["packages", "list", "--json"], ["triggers", "list", "--json"], ["packages", "schema", "agents"]):
+        code, out, _ = unattended(*arguments)
+
+        assert code == GOOD
+        assert json.loads(out)
+
+
+def test_a_file_that_may_not_be_used_is_said_in_one_line(
+    unattended: Callable[..., Said], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def denied(_: object) -> None:
+        raise PermissionError(13, "Permission denied", "/srv/flows")
+
+    monkeypatch.setattr("ops.cli.validate.folders_in", denied)
+
+    code, out, err = unattended("validate", ".")
+
+    assert (code, out) == (SAID_NO, "")
+    assert err == "unattended: /srv/flows cannot be used: Permission denied; correct its name or its permissions\n"
+
+
+@pytest.mark.parametrize("arguments", ["--help", "packages schema"])
+def test_a_reader_that_has_had_enough_is_no_error(arguments: str) -> None:
+    ours, theirs = os.pipe()
+    os.close(ours)
+    command = [sys.executable, "-c", "from ops.cli.main import run; run()", *arguments.split()]
+    done = subprocess.run(command, stdout=theirs, stderr=subprocess.PIPE, text=True, check=False, timeout=60)
+    os.close(theirs)
+
+    assert (done.returncode, done.stderr) == (GOOD, "")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
+def test_a_full_disk_is_said_in_one_line() -> None:
+    command = [sys.executable, "-c", "from ops.cli.main import run; run()", "packages", "schema"]
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False, timeout=60)
+
+    assert (done.returncode, done.stderr) == (
+        SAID_NO,
+        "unattended: standard output cannot be written: No space left on device\n",
+    )
