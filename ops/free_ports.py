@@ -2,7 +2,9 @@
 
 import errno
 import socket
+from collections.abc import Container
 
+from workers.process.metrics_server import PORTS_TRIED
 from workers.setting_values import Address
 from workers.settings import SettingsError
 
@@ -11,6 +13,26 @@ def free_address() -> Address:
     """Free at this moment; whoever binds it should do so soon."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         return Address("127.0.0.1", listener.getsockname()[1])
+
+
+def settled(address: Address) -> Address:
+    """With port 0, which means any, the one that it shall be."""
+    if address.port:
+        return address
+    with _listener(address) as listener:
+        return Address(address.host, listener.getsockname()[1])
+
+
+def next_free(address: Address, *, avoiding: Container[int]) -> Address:
+    """The first port after this one that is free at this moment."""
+    for port in range(address.port + 1, min(address.port + PORTS_TRIED, 65535) + 1):
+        try:
+            if port not in avoiding:
+                _listener(Address(address.host, port)).close()
+                return Address(address.host, port)
+        except OSError:
+            continue
+    raise SettingsError(f"no free port after {address}; set UNATTENDED_METRICS_LISTEN")
 
 
 def same_place(one: Address, other: Address) -> bool:
@@ -40,9 +62,13 @@ def require_apart(gateway: Address, exporter: Address) -> None:
 
 def require_free(address: Address, *, setting: str) -> None:
     try:
-        family, _, _, _, where = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)[0]
-        socket.create_server(where[:2], family=family).close()
+        _listener(address).close()
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
             raise SettingsError(f"{address} is taken by another process; stop it or set {setting}") from None
         raise SettingsError(f"{address} cannot be listened on ({error.strerror or error}); set {setting}") from None
+
+
+def _listener(address: Address) -> socket.socket:
+    family, _, _, _, where = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)[0]
+    return socket.create_server(where[:2], family=family)

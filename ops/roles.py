@@ -1,11 +1,32 @@
-"""The five roles of one machine: what `up` and `demo` keep running."""
+"""The five roles of one machine: what `up` and `demo` keep running, and where each serves its metrics."""
 
+from collections.abc import Mapping
+from dataclasses import replace
+
+from ops.free_ports import next_free
 from ops.supervisor import Child, role_command
+from workers.setting_values import Address
 from workers.settings import Settings, as_environment
 
 ROLES = ("gateway", "scheduler", "watcher", "worker", "exporter")
 
 
-def role_children(settings: Settings) -> list[Child]:
-    environment = as_environment(settings)
-    return [Child(role, role_command(role), environment) for role in ROLES]
+def role_addresses(settings: Settings) -> dict[str, Address]:
+    """Roles without a setting of their own get the next ports that are free now, and keep them when they restart."""
+    found = {"gateway": settings.listen, "exporter": settings.metrics_listen}
+    for role in ROLES:
+        if role not in found:
+            found[role] = next_free(settings.metrics_listen, avoiding={each.port for each in found.values()})
+    return found
+
+
+def role_children(settings: Settings, addresses: Mapping[str, Address] | None = None) -> list[Child]:
+    at = addresses or role_addresses(settings)
+    return [Child(role, role_command(role), as_environment(_settings_of(role, settings, at[role]))) for role in ROLES]
+
+
+def _settings_of(role: str, settings: Settings, address: Address) -> Settings:
+    if role in ("gateway", "exporter"):
+        return settings
+    # A role takes the first free port after the one that it is given.
+    return replace(settings, metrics_listen=Address(address.host, address.port - 1))

@@ -1,8 +1,10 @@
 """`unattended up`: the embedded servers if none are configured, and every role, until told to stop."""
 
 import asyncio
+import sys
 from collections.abc import AsyncIterator, Awaitable
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
 
 import click
 
@@ -10,8 +12,9 @@ from ops.doctor.mongodb import check_mongodb
 from ops.doctor.redis import check_redis
 from ops.embedded.errors import EmbeddedError
 from ops.embedded.servers import embedded_servers
-from ops.free_ports import require_apart, require_free
-from ops.roles import role_children
+from ops.free_ports import require_apart, require_free, settled
+from ops.roles import role_addresses, role_children
+from ops.scraping import scrape_config_path, scrape_files
 from ops.supervisor import BEYOND_WORKERS_GRACE_S, GRACE_S, Supervisor
 from triggers.service_loop import stopped_by_signals
 from workers.settings import Settings
@@ -60,12 +63,18 @@ async def running(settings: Settings) -> AsyncIterator[tuple[Settings, Superviso
     """Servers, then roles; ended in the opposite order."""
     async with AsyncExitStack() as stack:
         if not (settings.mongodb_url and settings.redis_url):
+            if sys.stderr.isatty():
+                click.echo("starting the embedded servers …", err=True)
             services = await stack.enter_async_context(
                 embedded_servers(settings.data_dir, mongodb=not settings.mongodb_url, redis=not settings.redis_url)
             )
             settings = services.fill(settings)
+        settings = replace(settings, listen=settled(settings.listen), metrics_listen=settled(settings.metrics_listen))
+        addresses = role_addresses(settings)
+        stack.enter_context(scrape_files(settings.data_dir, addresses))
+        children = role_children(settings, addresses)
         supervisor = await stack.enter_async_context(
-            Supervisor(role_children(settings), grace_s=max(GRACE_S, settings.grace_s + BEYOND_WORKERS_GRACE_S))
+            Supervisor(children, grace_s=max(GRACE_S, settings.grace_s + BEYOND_WORKERS_GRACE_S))
         )
         yield settings, supervisor
 
@@ -75,7 +84,9 @@ def _banner(settings: Settings, models: str) -> str:
     return (
         f"Unattended is up; stop it with Ctrl-C.\n"
         f"  hooks and forms  http://{settings.listen}/\n"
+        f"  console          http://{settings.listen}/console\n"
         f"  metrics          http://{settings.metrics_listen}/metrics\n"
+        f"  Prometheus       prometheus --config.file={scrape_config_path(settings.data_dir)}\n"
         f"  packages         {places}\n"
         f"  models           {models}\n"
         f"  MongoDB          {settings.mongodb_url if '@' not in (settings.mongodb_url or '') else 'as configured'}"

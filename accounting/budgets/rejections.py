@@ -4,6 +4,7 @@ store a moment later. A process that is killed loses what it has counted since.
 
 import asyncio
 import logging
+from contextvars import Context
 
 from pymongo.errors import PyMongoError
 
@@ -25,7 +26,7 @@ class Rejections:
         _, before = self._counts.get(place.id, (place, 0))
         self._counts[place.id] = place, before + 1
         if self._telling is None:
-            self._telling = asyncio.create_task(self._tell_soon())
+            self._telling = asyncio.create_task(self._tell_soon(), context=Context())  # of no one run
 
     async def close(self) -> None:
         if self._telling is not None:

@@ -5,7 +5,7 @@ import difflib
 from collections.abc import Awaitable, Iterator, Sequence
 
 from ops.doctor.billing import check_billing
-from ops.doctor.checks import Check
+from ops.doctor.checks import Check, one_line
 from ops.doctor.embedded import check_data_dir, check_embedded_mongodb, check_embedded_redis
 from ops.doctor.mongodb import check_mongodb
 from ops.doctor.packages import check_packages_and_models
@@ -54,6 +54,8 @@ async def _bounded(name: str, checks: Awaitable[list[Check]]) -> list[Check]:
             return await checks
     except TimeoutError:
         return [Check(name, "problem", f"no answer within {_LIMIT_S:.0f} s", "see whether it hangs, then ask again")]
+    except OSError as error:  # a file or folder that this user may not read
+        return [Check(name, "problem", one_line(error), "correct its name or its permissions")]
 
 
 def check_settings(settings: Settings) -> list[Check]:

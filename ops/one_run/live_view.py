@@ -4,12 +4,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any, TextIO, cast
 
-from rich.console import Console
 from rich.control import Control
 from rich.segment import ControlType
 from rich.text import Text
 
-from ops.cli.output import usd
+from ops.cli.output import plain_or_coloured, usd
 from ops.cli.turn_lines import BAD, DIM, GOOD, Line, failure_lines, turn_lines
 from ops.cli.verdicts import printable
 from ops.one_run.report import RunReport, TurnReport
@@ -24,14 +23,14 @@ class LiveView:
 
     def __init__(self, out: TextIO, *, note: Callable[[str], None], verbose: bool) -> None:
         file = cast("TextIO", _PatientFile(out))
-        console = Console(file=file, highlight=False, markup=False, emoji=False, soft_wrap=True)
-        if console.no_color or not console.is_terminal:
-            console = Console(file=file, color_system=None, highlight=False, markup=False, emoji=False, soft_wrap=True)
+        console = plain_or_coloured(file=file, highlight=False, markup=False, emoji=False, soft_wrap=True)
         self._console, self._note, self._verbose = console, note, verbose
+        # Else what was written could not be taken away again; a pipe may be in colours, and still is none.
+        self._can_erase = out.isatty() and not console.is_dumb_terminal
         self._waiting = False
 
     def speaking(self, agent: str) -> None:
-        if self._console.is_terminal and not self._console.is_dumb_terminal:  # which could not take it away again
+        if self._can_erase:
             self._print(f"… {printable(agent)}", style=DIM, end="")
             self._waiting = True
 

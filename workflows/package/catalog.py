@@ -10,12 +10,15 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from workflows.package.findings import Finding
-from workflows.package.loader import Inspection, inspect_package
-from workflows.package.models import Package
 from workflows.package.raw.files import is_package, looks_like_package
 from workflows.package.raw.tree import Stamp, read_tree
+
+if TYPE_CHECKING:
+    from workflows.package.loader import Inspection
+    from workflows.package.models import Package
 
 log = logging.getLogger(__name__)
 log.addHandler(logging.NullHandler())  # a command sets up no log: it says itself what it finds refused
@@ -60,7 +63,7 @@ def _is_young(written_ns: int) -> bool:
     return time.time_ns() - written_ns < SETTLE_S * 1e9
 
 
-def _tell_why_not(inspection: Inspection) -> None:
+def _tell_why_not(inspection: "Inspection") -> None:
     event = "package_refused" if inspection.verdict == "refused" else "package_not_started"
     said = [str(each) for each in inspection.obstacles]
     log.error(event, extra={"workflow": inspection.name, "folder": str(inspection.folder), "findings": said})
@@ -79,7 +82,7 @@ class Catalog:
         self._checked_at = float("-inf")
         self._looking = threading.Lock()  # a worker asks from many threads
 
-    def packages(self) -> Mapping[str, Package]:
+    def packages(self) -> "Mapping[str, Package]":
         """Usable packages by workflow name, at most a second old."""
         with self._looking:
             if not self._is_fresh():
@@ -87,7 +90,7 @@ class Catalog:
                 self._checked_at = time.monotonic()
             return self._packages
 
-    def at_hand(self) -> Mapping[str, Package] | None:
+    def at_hand(self) -> "Mapping[str, Package] | None":
         """The same without waiting for a disk; None when that takes a look."""
         return self._packages if self._is_fresh() else None
 
@@ -101,11 +104,11 @@ class Catalog:
             self._at_once = True
             self._checked_at = float("-inf")
 
-    def get(self, workflow: str, *, version: str | None = None) -> Package | None:
+    def get(self, workflow: str, *, version: str | None = None) -> "Package | None":
         """The version a run has pinned while this process still holds it, else the one on disk."""
         return self.version_of(self.packages(), workflow, version)
 
-    def version_of(self, packages: Mapping[str, Package], workflow: str, version: str | None) -> Package | None:
+    def version_of(self, packages: "Mapping[str, Package]", workflow: str, version: str | None) -> "Package | None":
         current = packages.get(workflow)
         return current if version is None else self._earlier.get((workflow, version), current)
 
@@ -114,7 +117,7 @@ class Catalog:
         """Why a folder is not used, by its path; a name that is also in `packages()` keeps its last good version."""
         return {str(each.folder): each.obstacles for each in self.inspections() if each.obstacles}
 
-    def inspections(self) -> Sequence[Inspection]:
+    def inspections(self) -> "Sequence[Inspection]":
         """Every package folder as it is on disk now, usable or not."""
         self.packages()
         return tuple(self._inspections.values())
@@ -161,6 +164,8 @@ class Catalog:
         return folder in self._wanted and self._wanted[folder] not in self._packages
 
     def _reload(self, folder: Path) -> None:
+        from workflows.package.loader import inspect_package  # costs more than all that is asked of directories alone
+
         self._wanted.pop(folder, None)
         inspection = inspect_package(folder)
         package = inspection.package
@@ -178,7 +183,7 @@ class Catalog:
         self._keep(package)
         log.info("package_loaded", extra={"workflow": package.name, "version": package.version})
 
-    def _keep(self, package: Package) -> None:
+    def _keep(self, package: "Package") -> None:
         self._earlier[package.name, package.version] = package
         while len(self._earlier) > KEPT_VERSIONS:
             del self._earlier[next(iter(self._earlier))]

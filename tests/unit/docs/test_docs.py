@@ -31,6 +31,7 @@ PAGES = sorted(
 )
 # A page names no host but these: no package index, mirror or badge comes in unnoticed.
 KNOWN_HOSTS = {"127.0.0.1", "localhost", "keepachangelog.com", "api.example.com", "rates.example.com"}
+KNOWN_HOSTS |= {"flows.example.com", "prometheus.example.com"}
 PACKAGE_FOLDERS = ("accounting", "workflows", "workers", "triggers", "ops")
 
 

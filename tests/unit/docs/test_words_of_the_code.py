@@ -22,6 +22,9 @@ FIRST_CELL = re.compile(r"^\| `(\w+)` \|", re.MULTILINE)
 # Words of others: prometheus-client, RabbitMQ, model providers; and those that the code puts together from names.
 NOT_OURS = {"process_resident_memory_bytes", "consumer_timeout"}
 NOT_OURS |= {"cached_tokens", "eval_count", "prompt_eval_count", "num_predict"}
+NOT_OURS |= {"resume_after", "start_after", "start_at_operation_time", "full_document_before_change"}  # PyMongo's
+NOT_OURS |= {"beat_schedule", "beat_cron_starting_deadline", "last_run_at", "total_run_count"}  # Celery's, and below
+NOT_OURS |= {"autoretry_for", "max_retries", "acks_late", "visibility_timeout", "one_off"}
 NOT_OURS |= {"transfer_to_user", "transfer_to_terminate", "transfer_to_terminate_2", "phase_plan"}
 
 

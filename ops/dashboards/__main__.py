@@ -1,0 +1,52 @@
+"""Writes the dashboards' JSON out of their source: `python -m ops.dashboards`, with `--check` only compares."""
+
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from grafana_foundation_sdk.builders.dashboard import Dashboard
+from grafana_foundation_sdk.cog.encoder import JSONEncoder
+
+from ops.dashboards import fleet, triggers, usage, workflow
+
+FOLDER = Path(__file__).parent
+BUILT = {"fleet": fleet.build, "usage": usage.build, "triggers": triggers.build, "workflow": workflow.build}
+
+
+def as_json(made: Dashboard) -> str:
+    return json.dumps(made.build(), cls=JSONEncoder, indent=2, ensure_ascii=False) + "\n"
+
+
+def built() -> dict[Path, str]:
+    return {FOLDER / f"{name}.json": as_json(build()) for name, build in BUILT.items()}
+
+
+def stale() -> list[Path]:
+    """Files that are not what their source says."""
+    wanted = built()
+    found = {path: path.read_text(encoding="utf-8") for path in FOLDER.glob("*.json")}
+    return sorted(path for path in wanted.keys() | found.keys() if wanted.get(path) != found.get(path))
+
+
+def write() -> None:
+    wanted = built()
+    for path in FOLDER.glob("*.json"):
+        path.unlink()
+    for path, text in wanted.items():
+        path.write_text(text, encoding="utf-8")
+
+
+def main(arguments: Sequence[str]) -> str | None:
+    """What is wrong, if anything."""
+    if not arguments:
+        write()
+        return None
+    if list(arguments) != ["--check"]:
+        return "usage: python -m ops.dashboards [--check]"
+    names = ", ".join(path.name for path in stale())
+    return f"not what their source says: {names}; run make dashboards" if names else None
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,87 @@
+"""PromQL of the dashboards, by who serves a metric.
+
+Every exporter shows the same numbers of the whole cluster: `max` over them. The other roles count what they did
+themselves, each process for its own: `sum` over them.
+
+`…_grown` is what was counted in the time range of the dashboard. Prometheus's `increase` does not see the first count
+of a series, since there is no earlier value: a first failure, or the first run of somebody who tries this out. Here a
+series that is new in the time range began at 0.
+"""
+
+from dataclasses import dataclass
+
+# A scrape that failed just when the time range begins must not make an old series look new.
+_BEFORE = "[1h] offset $__range"
+
+# As the objective `success` of ops/alerts/slo.yaml has it: what somebody wanted is neither good nor bad.
+GOOD = "completed|max_turns|no_transition"
+NOT_JUDGED = "cancelled|budget_exhausted|workflow_failed"
+
+
+@dataclass(frozen=True, slots=True)
+class StoreCounter:
+    """A counter of the exporter; `max` needs all of its labels."""
+
+    name: str
+    labels: tuple[str, ...]
+
+
+_RUN_LABELS = ("app", "workflow", "trigger", "outcome")
+_USAGE_LABELS = ("app", "workflow", "model", "provider")
+_CALL_LABELS = (*_USAGE_LABELS, "ok")
+
+RUNS = StoreCounter("unattended_runs_total", _RUN_LABELS)
+INPUT_TOKENS = StoreCounter("unattended_input_tokens_total", _USAGE_LABELS)
+CACHED_TOKENS = StoreCounter("unattended_cached_input_tokens_total", _USAGE_LABELS)
+OUTPUT_TOKENS = StoreCounter("unattended_output_tokens_total", _USAGE_LABELS)
+REASONING_TOKENS = StoreCounter("unattended_reasoning_tokens_total", _USAGE_LABELS)
+COST = StoreCounter("unattended_cost_usd_total", _USAGE_LABELS)
+MODEL_CALLS = StoreCounter("unattended_model_calls_total", _CALL_LABELS)
+USAGE_MISSING = StoreCounter("unattended_usage_missing_total", _CALL_LABELS)
+USAGE_ESTIMATED = StoreCounter("unattended_usage_estimated_total", ("app", "model", "provider"))
+USAGE_UNPRICED = StoreCounter("unattended_usage_unpriced_total", ("app", "model", "provider"))
+AGENT_INPUT_TOKENS = StoreCounter("unattended_agent_input_tokens_total", ("workflow", "agent"))
+AGENT_OUTPUT_TOKENS = StoreCounter("unattended_agent_output_tokens_total", ("workflow", "agent"))
+BUDGET_REJECTIONS = StoreCounter("unattended_budget_rejections_total", ("app", "workflow", "window", "unit"))
+
+
+def store_rate(counter: StoreCounter, by: str = "", where: str = "") -> str:
+    rate = f"max by ({', '.join(counter.labels)}) (rate({counter.name}{_matching(where)}[$__rate_interval]))"
+    return f"{_sum(by)} ({rate})"
+
+
+def store_grown(counter: StoreCounter, by: str = "", where: str = "") -> str:
+    series, most = f"{counter.name}{_matching(where)}", f"max by ({', '.join(counter.labels)})"
+    now, before = f"{most} ({series})", f"{most} (last_over_time({series}{_BEFORE}))"
+    return f"{_sum(by)} (clamp_min({now} - ({before} or 0 * {now}), 0))"
+
+
+def succeeded_share(where: str) -> str:
+    judged = store_grown(RUNS, where=f'{where}, outcome!~"{NOT_JUDGED}"')
+    good = store_grown(RUNS, where=f'{where}, outcome=~"{GOOD}"')
+    return f"({good} or vector(0)) / ({judged} > 0)"
+
+
+def rate(metric: str, by: str = "", where: str = "") -> str:
+    return f"{_sum(by)} (rate({metric}{_matching(where)}[$__rate_interval]))"
+
+
+def grown(metric: str, by: str = "", where: str = "") -> str:
+    series = f"{metric}{_matching(where)}"
+    first = f"min_over_time({series}[$__range])"
+    since_then = f"(increase({series}[$__range]) or 0 * {first})"
+    new = f"({first} unless last_over_time({series}{_BEFORE}) or 0 * {first})"
+    return f"{_sum(by)} ({since_then} + {new})"
+
+
+def quantile(share: float, histogram: str, by: str = "", where: str = "", *, over: str = "$__rate_interval") -> str:
+    labels = f"le, {by}" if by else "le"
+    return f"histogram_quantile({share}, sum by ({labels}) (rate({histogram}_bucket{_matching(where)}[{over}])))"
+
+
+def _sum(by: str) -> str:
+    return f"sum by ({by})" if by else "sum"
+
+
+def _matching(where: str) -> str:
+    return f"{{{where}}}" if where else ""

@@ -1,0 +1,250 @@
+"""The dashboard Fleet: are we keeping up, and is anything lost?"""
+
+from grafana_foundation_sdk.builders.dashboard import Dashboard
+
+from ops.dashboards.expressions import RUNS, grown, quantile, rate, store_grown, store_rate, succeeded_share
+from ops.dashboards.frame import Panel, app, filled, frame, workflows
+from ops.dashboards.look import (
+    PER_SECOND,
+    bad_from,
+    by_outcome,
+    counted,
+    good_from,
+    graph,
+    lined,
+    query,
+    red_from,
+    rows,
+    runbook,
+    stacked,
+    stat_of,
+)
+
+WHO = 'app=~"$app", workflow=~"$workflow"'
+FIRING = 'ALERTS{alertname=~"Unattended.*", alertstate="firing"}'
+SINCE_REPAIRED_S = "time() - max(unattended_reconcile_last_success_timestamp_seconds)"
+SINCE_READ_S = "time() - max(unattended_exporter_last_success_timestamp_seconds)"
+
+# By reference of the query: what we call it, its metric, and the label that says more.
+EVENTS = {
+    "A": ("taken over", "unattended_reclaimed_total", "result"),
+    "B": ("lease lost", "unattended_lease_lost_total", "reason"),
+    "C": ("sent again", "unattended_republished_total", "reason"),
+    "D": ("fenced", "unattended_fenced_writes_total", ""),
+    "E": ("put right", "unattended_runs_corrected_total", "reason"),
+}
+
+
+def build() -> Dashboard:
+    said = "Are we keeping up? What waits and why, what becomes of runs, what was lost, taken over or repeated."
+    return filled(
+        frame("unattended-fleet", said, [app(), workflows()]),
+        {
+            "At a glance": _glance(),
+            "Are we keeping up?": _keeping_up(),
+            "Objectives": _objectives(),
+            "What becomes of runs ($app, $workflow)": _outcomes(),
+            "Is anything lost or repeated?": _repairs(),
+            "Roles": _roles(),
+        },
+    )
+
+
+def _glance() -> list[Panel]:
+    oldest = (
+        "How long the oldest run that may start has waited for a worker. Above a minute: too few workers, or none that "
+        "consumes. Runs that are held or not due do not count."
+    )
+    slots = "Slots of all workers that are in use. Above 90 % for long: start another worker."
+    parked = "Runs at rest after all their attempts. Each waits for your decision: replay or discard."
+    good = (
+        "Share of the runs of the time range that ended well, of the chosen apps and workflows. Not counted: cancelled "
+        "ones, those that a budget stopped, and those that the workflow itself called failed."
+    )
+    seconds = "Age of what the exporter shows. Above 30 s: it does not reach MongoDB, and all numbers of runs are old."
+    repaired = "Since a pass over runs ended well. Above a minute: no scheduler repairs, releases or takes over runs."
+    return [
+        stat_of(101, "Oldest waiting run", oldest, "max(unattended_oldest_queued_age_seconds)", unit="s")
+        .thresholds(bad_from(30, 60))
+        .links([runbook("Runs stay queued")]),
+        stat_of(
+            102, "Slots in use", slots, "sum(unattended_worker_runs) / sum(unattended_worker_slots)", unit="percentunit"
+        )
+        .decimals(0)
+        .thresholds(bad_from(0.8, 0.95))
+        .links([runbook("How many workers")]),
+        stat_of(103, "Ended well", good, succeeded_share(WHO), unit="percentunit")
+        .decimals(1)
+        .no_value("no runs")
+        .thresholds(good_from(0.95, 0.99))
+        .links([runbook("Runs fail")]),
+        stat_of(104, "Parked runs", parked, "max(unattended_runs_parked)", unit="short")
+        .thresholds(bad_from(1, 10))
+        .links([runbook("A run is parked")]),
+        stat_of(105, "Age of the numbers", seconds, SINCE_READ_S, unit="s")
+        .decimals(0)
+        .thresholds(bad_from(30, 120))
+        .links([runbook("The exporter is stale")]),
+        stat_of(106, "Last good repair pass", repaired, SINCE_REPAIRED_S, unit="s")
+        .decimals(0)
+        .thresholds(bad_from(30, 60))
+        .links([runbook("Nobody reconciles")]),
+    ]
+
+
+def _keeping_up() -> list[Panel]:
+    queued = (
+        "Runs that are due, by what holds them. `ready` waits for a worker; the others for a cap (`concurrency`), a "
+        "rate, a budget, or the run before them (`order`). They start by themselves when that ends."
+    )
+    age = "The line is a minute. An age that grows while slots are free means that workers do not consume."
+    busy = "Runs that a worker holds, by the store, and the slots of all workers, by themselves."
+    start = "From when a run might start to its first start, without holds: of half, 95 % and 99 % of the runs."
+    held = "Runs per second that workers gave back because of a limit. High without new runs: two caps contradict."
+    by_hold = 'label_replace(max by (hold) (unattended_runs_queued), "hold", "ready", "hold", "")'
+    waited = "unattended_run_wait_seconds"
+    return [
+        stacked(graph(111, "Waiting runs by hold", queued, unit="short"))
+        .with_target(query(by_hold, "{{hold}}"))
+        .links([runbook("Runs stay queued")]),
+        lined(graph(112, "Age of the oldest waiting run", age, unit="s"), red_from(60))
+        .with_target(query("max(unattended_oldest_queued_age_seconds)", "oldest"))
+        .links([runbook("Runs stay queued")]),
+        graph(113, "In progress and slots", busy, unit="short")
+        .with_target(query("max(unattended_runs_in_progress)", "in progress"))
+        .with_target(query("sum(unattended_worker_slots)", "slots", ref="B"))
+        .links([runbook("How many workers")]),
+        lined(graph(114, "Time to start", start, unit="s", width=12), red_from(30))
+        .with_target(query(quantile(0.5, waited), "half"))
+        .with_target(query(quantile(0.95, waited), "95 %", ref="B"))
+        .with_target(query(quantile(0.99, waited), "99 %", ref="C"))
+        .links([runbook("Runs start late")]),
+        graph(115, "Given back because of a limit", held, unit=PER_SECOND, width=12).with_target(
+            query(rate("unattended_runs_held_total", "hold"), "{{hold}}")
+        ),
+    ]
+
+
+def _objectives() -> list[Panel]:
+    """Out of recording rules, since a month of runs is too much to ask for each time."""
+    burn = (
+        "How fast the budget of errors burns: 1 uses up a month's in a month, 14.4 in two days. `start`: 99 % of the "
+        "runs start within 30 s. `success`: 99.5 % end well. Needs the rules of ops/alerts/slo.yaml in Prometheus."
+    )
+    fast, slow = bad_from(6, 14.4), bad_from(1)
+    return [
+        lined(graph(151, "Burn rate, one hour", burn, unit="suffix:x", width=12), fast)
+        .with_target(query("unattended:slo_burn:1h", "{{slo}}"))
+        .links([runbook("Runs start late"), runbook("Runs fail")]),
+        lined(graph(152, "Burn rate, three days", burn, unit="suffix:x", width=12), slow)
+        .with_target(query("unattended:slo_burn:3d", "{{slo}}"))
+        .links([runbook("Runs start late"), runbook("Runs fail")]),
+    ]
+
+
+def _outcomes() -> list[Panel]:
+    outcomes = (
+        "Runs that ended or parked, by outcome. All but `completed` and `cancelled` deserve a look; "
+        "`unattended runs list --outcome …` names them."
+    )
+    by_workflow = "The chosen time range, by workflow and outcome. A workflow's name leads to its dashboard."
+    retries = "Attempts that failed and are followed by another one. Many `model_error`: look at the model's provider."
+    return [
+        by_outcome(graph(121, "Runs ended by outcome", outcomes, unit=PER_SECOND))
+        .with_target(query(store_rate(RUNS, "outcome", WHO), "{{outcome}}"))
+        .links([runbook("Runs fail"), runbook("Replay after an incident")]),
+        graph(122, "Retries by reason", retries, unit=PER_SECOND).with_target(
+            query(rate("unattended_run_retries_total", "reason", 'workflow=~"$workflow"'), "{{reason}}")
+        ),
+        rows(
+            123,
+            "Runs ended in the time range",
+            by_workflow,
+            {"workflow": "Workflow", "outcome": "Outcome"},
+            [counted("Runs", f"sort_desc({store_grown(RUNS, 'workflow, outcome', WHO)} > 0)")],
+        ).span(8),
+    ]
+
+
+def _repairs() -> list[Panel]:
+    events = (
+        "What the machinery noticed and put right. `taken over`: a worker died or stood still, another one went on. "
+        "`lease lost`: a worker stopped a run that it no longer owned. `sent again`: a wake-up was overdue. "
+        "`fenced`: a stale owner tried to write, in vain. Now and then is fine; a steady rate means that workers or "
+        "Redis are in trouble."
+    )
+    numbers = "The same, counted over the time range. `parked`: a run killed five workers; look at that run."
+    faults = "Steps of repair passes that failed. MongoDB was away, or the log says `reconcile_step_failed`."
+    duration = "How long a pass takes: half and 95 % of the passes. Some seconds are too long."
+    lines = graph(131, "Taken over, lost, sent again", events, unit=PER_SECOND, width=12)
+    for ref, (name, metric, _) in EVENTS.items():
+        lines = lines.with_target(query(rate(metric), name, ref=ref))
+    table = rows(
+        132,
+        "Counted in the time range",
+        numbers,
+        {"event": "Event", "what": "What"},
+        [counted("Times", f"sort_desc({_all_events()})")],
+    )
+    passed = "unattended_reconcile_seconds"
+    return [
+        lines.links([runbook("Workers are lost"), runbook("Wake-ups are lost")]),
+        table.span(12),
+        graph(133, "Duration of a repair pass", duration, unit="s", width=12)
+        .with_target(query(quantile(0.5, passed), "half"))
+        .with_target(query(quantile(0.95, passed), "95 %", ref="B")),
+        graph(134, "Failed steps of repair passes", faults, unit=PER_SECOND, width=12)
+        .with_target(query(rate("unattended_reconcile_faults_total", "step"), "{{step}}"))
+        .links([runbook("Nobody reconciles")]),
+    ]
+
+
+def _all_events() -> str:
+    return " or ".join(
+        f'label_replace({_renamed(grown(metric, by), by)}, "event", "{name}", "", "")'
+        for name, metric, by in EVENTS.values()
+    )
+
+
+def _renamed(expression: str, label: str) -> str:
+    return f'label_replace({expression}, "what", "$1", "{label}", "(.*)")' if label else expression
+
+
+def _roles() -> list[Panel]:
+    up = (
+        "Processes that Prometheus reaches, by role. Each role needs one at least; a missing scheduler repairs nothing."
+    )
+    alerts = "Alerts of Unattended that fire now. Each leads to its section of the runbook."
+    memory = (
+        "Resident memory of each worker. One that grows beyond `UNATTENDED_MAX_MEMORY_MB` hands its runs back and "
+        "starts anew; the line is its default."
+    )
+    cpu = "Cores each worker uses. A worker is one event loop: near 1, its runs wait for each other."
+    read = "How long the exporter takes to read the store. Above five seconds it is asked less often."
+    worker = 'job="unattended", role="worker"'
+    memory_line = red_from(2048 * 1024 * 1024)
+    return [
+        stacked(graph(141, "Processes by role", up, unit="short"))
+        .with_target(query('sum by (role) (up{job="unattended"})', "{{role}}"))
+        .decimals(0)
+        .links([runbook("A role is down")]),
+        rows(
+            142,
+            "Alerts that fire",
+            alerts,
+            {"alertname": "Alert", "severity": "Severity"},
+            [counted("Firing", f"count by (alertname, severity) ({FIRING})")],
+        )
+        .span(8)
+        .no_value("none")
+        .links([runbook("Alerts")]),
+        graph(143, "Time to read the store", read, unit="s")
+        .with_target(query("max(unattended_exporter_read_seconds)", "exporter"))
+        .links([runbook("The exporter is stale")]),
+        lined(graph(144, "Memory of workers", memory, unit="bytes", width=12), memory_line)
+        .with_target(query(f"max by (instance) (process_resident_memory_bytes{{{worker}}})", "{{instance}}"))
+        .links([runbook("Kubernetes and systemd")]),
+        graph(145, "CPU of workers", cpu, unit="short", width=12)
+        .with_target(query(rate("process_cpu_seconds_total", "instance", worker), "{{instance}}"))
+        .links([runbook("How many workers")]),
+    ]

@@ -1,0 +1,249 @@
+"""The dashboard Triggers: do schedules fire in time, do streams keep up, what do callers get?"""
+
+from grafana_foundation_sdk.builders.dashboard import Dashboard
+
+from ops.dashboards.expressions import grown, quantile, rate
+from ops.dashboards.frame import Panel, filled, frame, workflows
+from ops.dashboards.look import (
+    COUNT,
+    GREEN,
+    PER_SECOND,
+    RED,
+    YELLOW,
+    Column,
+    bad_from,
+    counted,
+    graph,
+    lined,
+    query,
+    red_from,
+    rows,
+    runbook,
+    stacked,
+    stat_of,
+    word,
+)
+
+# The label `trigger` is workflow/name.
+OF_TRIGGER = 'trigger=~"($workflow)/.*"'
+STATE = "max by (stream) (unattended_stream_state)"
+POSITION_AGE = "max by (stream) (unattended_stream_token_age_seconds)"
+OPLOG_WINDOW = "max by (stream) (unattended_stream_oplog_window_seconds)"
+STATES = {
+    "0": word("read by nobody", YELLOW, 0),
+    "1": word("read", GREEN, 1),
+    "2": word("suspended", RED, 2),
+    "3": word("refused", RED, 3),
+}
+
+
+def build() -> Dashboard:
+    said = "Do schedules fire in time, do change streams keep up, and what do callers of webhooks and forms get?"
+    return filled(
+        frame("unattended-triggers", said, [workflows()]),
+        {
+            "At a glance": _glance(),
+            "Schedules": _schedules(),
+            "Change streams": _streams(),
+            "Webhooks, forms and the API": _calls(),
+            "Pauses": _pauses(),
+        },
+    )
+
+
+def _glance() -> list[Panel]:
+    overdue = "For how long the schedule that should have fired first has been due. Above a minute: no scheduler fires."
+    unread = "Streams that nobody reads, that are suspended, or that MongoDB refuses. None of them starts runs."
+    position = (
+        "Age of the saved position as a share of the oplog window, of the worst stream. At 100 % MongoDB has forgotten "
+        "what comes next, and the stream is suspended. Start a watcher, or enlarge the oplog."
+    )
+    gaps = (
+        "Gaps in streams that were recorded in the time range: changes that started nothing. `triggers show` has them."
+    )
+    return [
+        stat_of(301, "Schedules overdue", overdue, "max(unattended_schedule_overdue_seconds)", width=3, unit="s")
+        .thresholds(bad_from(15, 60))
+        .links([runbook("Schedules are late")]),
+        stat_of(302, "Streams not read", unread, f"count({STATE} != 1) or vector(0)", width=3, unit="short")
+        .thresholds(red_from(1))
+        .links([runbook("A stream is suspended"), runbook("A stream is refused")]),
+        stat_of(
+            303, "Oplog used up", position, f"max({POSITION_AGE} / ({OPLOG_WINDOW} > 0))", width=3, unit="percentunit"
+        )
+        .decimals(1)
+        .no_value("no streams")
+        .thresholds(bad_from(0.3, 0.7))
+        .links([runbook("A stream falls behind"), runbook("Size the oplog")]),
+        stat_of(
+            304, "Gaps in streams", gaps, f"{grown('unattended_stream_gaps_total')} or vector(0)", width=3, unit=COUNT
+        )
+        .decimals(0)
+        .thresholds(red_from(1))
+        .links([runbook("A stream has a gap")]),
+        *_calls_and_pauses(),
+    ]
+
+
+def _calls_and_pauses() -> list[Panel]:
+    paused = "Pauses of triggers that nobody has ended, by people, budgets or failures."
+    seconds = "95 % of the calls to webhooks, forms and the API were answered within this time."
+    refused = (
+        "Calls of the time range that were answered 5xx or not in time. Senders come again; look at MongoDB first."
+    )
+    slow = quantile(0.95, "unattended_webhook_seconds", "endpoint", over="$__range")
+    failed = grown("unattended_webhook_requests_total", where='result=~"unavailable|error|timeout"')
+    return [
+        stat_of(305, "Calls that failed", refused, f"{failed} or vector(0)", width=3, unit=COUNT)
+        .decimals(0)
+        .thresholds(bad_from(1))
+        .links([runbook("Webhooks fail")]),
+        stat_of(
+            306, "Paused triggers", paused, "sum(max by (reason) (unattended_triggers_paused))", width=3, unit="short"
+        )
+        .thresholds(bad_from(1))
+        .links([runbook("A trigger starts nothing")]),
+        stat_of(307, "Answered within (95 %)", seconds, slow, legend="{{endpoint}}", unit="s", width=6).thresholds(
+            bad_from(0.5, 2)
+        ),
+    ]
+
+
+def _schedules() -> list[Panel]:
+    table = (
+        "When each schedule fires next, how late its newest run was, and what was missed or skipped in the time range. "
+        "A schedule without a row has no next time. `unattended triggers show NAME` says why something was skipped."
+    )
+    lag = "Seconds between the time a schedule was due and its run. Seconds are usual; minutes mean a busy scheduler."
+    skips = "Times that started no run. `overlap`: the run before was not done. Steady: choose a longer interval."
+    misfires = "Times seen only after the grace, since no scheduler ran, by what became of them."
+    return [
+        rows(
+            311,
+            "Next fires",
+            table,
+            {"trigger": "Schedule"},
+            [
+                Column("Next", f"sort(1000 * {_by_trigger('min', 'next_fire_timestamp_seconds')})", "dateTimeFromNow"),
+                Column("Lag", _by_trigger("max", "lag_seconds"), "s", thresholds=bad_from(15, 60)),
+                counted("Skipped", grown("unattended_schedule_skips_total", "trigger", OF_TRIGGER)),
+                counted("Late or missed", grown("unattended_schedule_misfires_total", "trigger", OF_TRIGGER)),
+            ],
+        )
+        .span(12)
+        .links([runbook("Schedules are late")]),
+        lined(graph(312, "Schedule lag", lag, unit="s", width=12), red_from(60))
+        .with_target(query(_by_trigger("max", "lag_seconds"), "{{trigger}}"))
+        .links([runbook("Schedules are late")]),
+        graph(313, "Skipped, by reason", skips, unit=PER_SECOND, width=12).with_target(
+            query(rate("unattended_schedule_skips_total", "trigger, reason", OF_TRIGGER), "{{trigger}} {{reason}}")
+        ),
+        graph(314, "Late or missed, by what became of it", misfires, unit=PER_SECOND, width=12).with_target(
+            query(rate("unattended_schedule_misfires_total", "trigger, reason", OF_TRIGGER), "{{trigger}} {{reason}}")
+        ),
+    ]
+
+
+def _by_trigger(over: str, metric: str) -> str:
+    return f"{over} by (trigger) (unattended_schedule_{metric}{{{OF_TRIGGER}}})"
+
+
+def _streams() -> list[Panel]:
+    table = (
+        "`suspended`: MongoDB has forgotten the saved position; decide how to go on. `refused`: MongoDB does not do "
+        "what the trigger asks for. `read by nobody`: no watcher runs. Position and window: how old the saved position "
+        "is, and how old it may get."
+    )
+    late = "Age of the newest change when its runs were durable. Growing: more changes than one watcher reads."
+    lag = "max by (stream) (unattended_stream_lag_seconds)"
+    position = "Age of the saved position against the oplog window. At 100 % the stream is lost; act at 70 %."
+    skipped = "Events that started no run. `when`: the trigger's condition let them pass. `loop_guard`: own writes."
+    return [
+        rows(
+            321,
+            "Streams",
+            table,
+            {"stream": "Stream"},
+            [
+                Column("State", STATE, words=STATES),
+                Column("Lag", lag, "s", thresholds=bad_from(10, 60)),
+                Column("Position", POSITION_AGE, "s"),
+                Column("Oplog window", OPLOG_WINDOW, "s"),
+                counted("Gaps", grown("unattended_stream_gaps_total", "stream"), red_from(1)),
+            ],
+        )
+        .span(12)
+        .links([runbook("A stream is suspended"), runbook("A stream is refused"), runbook("A stream has a gap")]),
+        lined(graph(322, "Stream lag", late, unit="s", width=12), bad_from(10, 60))
+        .with_target(query(lag, "{{stream}}"))
+        .links([runbook("A stream falls behind")]),
+        lined(
+            graph(323, "Position as share of the oplog window", position, unit="percentunit", width=12),
+            bad_from(0.3, 0.7),
+        )
+        .with_target(query(f"{POSITION_AGE} / ({OPLOG_WINDOW} > 0)", "{{stream}}"))
+        .links([runbook("A stream falls behind"), runbook("Size the oplog")]),
+        graph(324, "Events that started nothing", skipped, unit=PER_SECOND, width=12)
+        .with_target(
+            query(
+                rate("unattended_stream_events_skipped_total", "trigger, reason", OF_TRIGGER), "{{trigger}} {{reason}}"
+            )
+        )
+        .links([runbook("A trigger starts nothing")]),
+    ]
+
+
+def _calls() -> list[Panel]:
+    results = (
+        "Calls per second, by what came of them. `unauthorized`: a signature or key did not verify; clocks differ, or "
+        "another secret. `unavailable`: MongoDB was away. `invalid`: the sender should look at the answer's sentence."
+    )
+    seconds = "Half, 95 % and 99 % of all calls were answered within this time. MongoDB's majority writes are in it."
+    duplicates = "Deliveries and changes that had already started a run. Senders repeat themselves: that is normal."
+    calls = "Calls of the time range, by endpoint and by what came of them."
+    took = "unattended_webhook_seconds"
+    return [
+        stacked(graph(331, "Calls by result", results, unit="reqps"))
+        .with_target(query(rate("unattended_webhook_requests_total", "endpoint, result"), "{{endpoint}} {{result}}"))
+        .links([runbook("Webhooks are refused")]),
+        graph(332, "Time to answer", seconds, unit="s")
+        .with_target(query(quantile(0.5, took), "half"))
+        .with_target(query(quantile(0.95, took), "95 %", ref="B"))
+        .with_target(query(quantile(0.99, took), "99 %", ref="C"))
+        .links([runbook("Webhooks fail")]),
+        graph(333, "Duplicates dropped", duplicates, unit=PER_SECOND).with_target(
+            query(rate("unattended_duplicates_dropped_total", "trigger", OF_TRIGGER), "{{trigger}}")
+        ),
+        rows(
+            334,
+            "Calls in the time range",
+            calls,
+            {"endpoint": "Endpoint", "result": "Result"},
+            [counted("Calls", f"sort_desc({grown('unattended_webhook_requests_total', 'endpoint, result')})")],
+        ).span(12),
+        rows(
+            335,
+            "Duplicates in the time range",
+            duplicates,
+            {"trigger": "Trigger"},
+            [
+                counted(
+                    "Dropped",
+                    f"sort_desc({grown('unattended_duplicates_dropped_total', 'trigger', OF_TRIGGER)})",
+                )
+            ],
+        ).span(12),
+    ]
+
+
+def _pauses() -> list[Panel]:
+    paused = "Pauses that nobody has ended. Those of a budget end with it; those of people wait for people."
+    made = "Triggers made over the API or the command line. Those of packages stand in their files, and do not count."
+    return [
+        stacked(graph(341, "Paused triggers by reason", paused, unit="short", width=12))
+        .with_target(query("max by (reason) (unattended_triggers_paused)", "{{reason}}"))
+        .links([runbook("A trigger starts nothing"), runbook("A schedule is paused after failures")]),
+        stacked(graph(342, "Triggers made at run time", made, unit="short", width=12)).with_target(
+            query("max by (type) (unattended_triggers_made)", "{{type}}")
+        ),
+    ]

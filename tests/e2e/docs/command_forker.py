@@ -1,0 +1,108 @@
+"""The command without its imports: one process imports them, and forks for each `unattended` that a page has typed.
+
+Started with a path, it listens there; `COMMAND` is what stands on the reader's PATH. A fork has the caller's arguments,
+directory, environment, stdin, stdout and stderr, and nothing of ours but modules. What stays, such as `unattended up`,
+is started as ever.
+"""
+
+import gc
+import json
+import os
+import runpy
+import socket
+import sys
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[3]
+REAL = Path(sys.executable).parent / "unattended"
+EAGER = ("workers.run_loop", "ops.one_run.run", "ops.doctor.examine", "triggers.role", "triggers.schedule.kind")
+STAY = ("up", "demo", "gateway", "scheduler", "watcher", "worker", "exporter")
+COMMAND = """#!{python} -ISE
+import json, os, socket, sys
+if len(sys.argv) > 1 and sys.argv[1] in {stay!r}:
+    os.execv({real!r}, [{real!r}, *sys.argv[1:]])
+with socket.socket(socket.AF_UNIX) as forker:
+    forker.connect({path!r})
+    socket.send_fds(forker, [b"{{"], [0, 1, 2])
+    asked = {{"argv": sys.argv, "folder": os.getcwd(), "env": dict(os.environ)}}
+    forker.sendall(json.dumps(asked)[1:].encode())
+    forker.shutdown(socket.SHUT_WR)
+    sys.exit(int(forker.recv(8) or 70))
+"""
+
+
+def command(path: Path) -> str:
+    return COMMAND.format(python=sys.executable, stay=STAY, real=str(REAL), path=str(path))
+
+
+def become(asked: dict[str, Any], streams: list[int]) -> None:
+    os.chdir(asked["folder"])
+    for number, stream in enumerate(streams):
+        os.dup2(stream, number)
+        os.close(stream)
+    os.environ.clear()
+    os.environ.update(asked["env"])
+    sys.argv = asked["argv"]
+    sys.stdin, sys.stdout, sys.stderr = open(0), open(1, "w"), open(2, "w", buffering=1)  # noqa: SIM115
+
+
+def answer(caller: socket.socket) -> bool:
+    """Whether this is the fork that becomes the command; another one waits for it, and tells its end."""
+    said, streams, _, _ = socket.recv_fds(caller, 65_536, 3)
+    while chunk := caller.recv(65_536):
+        said += chunk
+    if os.fork():
+        for stream in streams:
+            os.close(stream)
+        return False
+    command = os.fork()
+    if command == 0:
+        become(json.loads(said), streams)
+        return True
+    _, status = os.waitpid(command, 0)
+    caller.sendall(str(os.waitstatus_to_exitcode(status) % 256).encode())
+    os._exit(0)
+
+
+def serve(path: str) -> None:
+    """Returns in each fork that is to become the command."""
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(path)
+        listening.listen(16)
+        while True:
+            caller, _ = listening.accept()
+            with caller:
+                if answer(caller):
+                    return
+            bury()
+
+
+def bury() -> None:
+    """Those who waited, and have told an end."""
+    try:
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+    except ChildProcessError:
+        pass
+
+
+def main() -> None:
+    product = runpy.run_path(str(ROOT / "unattended.py"))
+    product["bind_packages"]()
+    for name in EAGER:
+        import_module(name)
+    from ops.cli.deferred import Deferred
+    from ops.cli.main import cli
+
+    for each in cli.commands.values():
+        if isinstance(each, Deferred):
+            each.command()
+    gc.freeze()
+    serve(sys.argv[1])
+    product["main"]()
+
+
+if __name__ == "__main__":
+    main()

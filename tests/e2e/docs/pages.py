@@ -1,0 +1,78 @@
+"""The pages that people read, and their shell blocks, with what the comments right above a block say of it.
+
+| comment | meaning |
+|---|---|
+| `<!-- not-run: needs Docker -->` | it is not run, and why |
+| `<!-- quick-start -->` | CI runs it before anything else |
+| `<!-- expect: 1 -->` | it ends with this code, not with 0 |
+| `<!-- shows: succeeded -->` | it is repeated until its output has this text; for what takes its time elsewhere |
+| `<!-- answered: y -->` | it asks, and this is typed |
+| `<!-- given: RUN_ID=succeeded -->` | the word stands for something that a reader has: here a run in this state |
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from tests.unit.docs.test_docs import ROOT
+
+SHELLS = ("bash", "sh", "shell", "console", "zsh")
+MARKS = ("not-run", "quick-start", "expect", "shows", "answered", "given")
+README = ROOT / "README.md"
+GUIDE = ROOT / "docs" / "getting-started.md"
+AFTER_GUIDE = (*sorted((ROOT / "docs" / "recipes").glob("*.md")), *sorted((ROOT / "docs").glob("migrating-*.md")))
+PAGES = (README, ROOT / "CONTRIBUTING.md", ROOT / "ops" / "runbook.md", *sorted((ROOT / "docs").rglob("*.md")))
+_COMMENT = r"(?: *<!--[^\n]*-->\n+)"
+_FENCED = re.compile(
+    rf"(?P<comments>{_COMMENT}*)^(?P<indent> *)```(?P<language>\w*)[^\n]*\n(?P<text>.*?)^ *```$",
+    re.MULTILINE | re.DOTALL,
+)
+_MARK = re.compile(r"<!-- ([a-z-]+)(?:: (.+?))? -->")
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    page: Path
+    line: int
+    language: str
+    text: str
+    marks: tuple[tuple[str, str], ...]
+
+    def mark(self, name: str) -> str | None:
+        return next((value for key, value in self.marks if key == name), None)
+
+    @property
+    def is_run(self) -> bool:
+        """Here; what is not has a reason, or is run elsewhere."""
+        return self.mark("not-run") is None and self.mark("quick-start") is None
+
+    @property
+    def place(self) -> str:
+        return f"{self.page.relative_to(ROOT)}:{self.line}"
+
+    @property
+    def given(self) -> Iterator[tuple[str, str]]:
+        for name, value in self.marks:
+            if name == "given":
+                word, _, what = value.partition("=")
+                yield word, what
+
+
+@cache
+def blocks_of(page: Path) -> tuple[Block, ...]:
+    return tuple(_blocks(page))
+
+
+def _blocks(page: Path) -> Iterator[Block]:
+    text = page.read_text(encoding="utf-8")
+    for found in _FENCED.finditer(text):
+        indent = len(found["indent"])
+        body = "".join(line[indent:] or "\n" for line in found["text"].splitlines(keepends=True))
+        marks = tuple((name, value) for name, value in _MARK.findall(found["comments"]) if name in MARKS)
+        yield Block(page, text.count("\n", 0, found.start("language")) + 1, found["language"], body, marks)
+
+
+def shell_blocks(page: Path) -> list[Block]:
+    return [each for each in blocks_of(page) if each.language in SHELLS]

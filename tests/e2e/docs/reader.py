@@ -1,0 +1,201 @@
+"""A reader: types a page's shell blocks, one after another, in a home of their own, against what the pages started.
+
+Ports and addresses of the outside world are replaced by free ones of this machine; everything else is as written.
+"""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tests.e2e.docs.pages import Block, shell_blocks
+from tests.e2e.product import alive, as_json, descendants, until
+from tests.unit.docs.test_docs import ROOT
+
+ROLES = ("gateway", "scheduler", "watcher", "worker", "exporter")
+# Commands that stay until the page is over, in a terminal of their own, and what they say when they can be used.
+READY = {
+    "unattended up": tuple(f"{role}_ready" for role in ROLES),
+    "prometheus": ("Server is ready to receive web requests",),
+}
+AT_MOST_S = 60.0
+# As a terminal does it: what was set stays set, and so does the directory.
+TYPED = 'set -a\ntrap \'/usr/bin/env -0 > "{state}/env"; pwd > "{state}/cwd"\' EXIT\n{text}'
+
+
+@dataclass(slots=True)
+class Reader:
+    """`replaced` are addresses as the pages write them, and what stands in for them here."""
+
+    folder: Path
+    environ: dict[str, str]
+    replaced: Mapping[str, str]
+    cwd: Path
+    staying: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+
+    def read_page(self, page: Path) -> None:
+        for block in shell_blocks(page):
+            if block.is_run:
+                self._read(block)
+
+    def _read(self, block: Block) -> None:
+        text = self._typed(block)
+        *before, last = text.strip().splitlines()
+        if last.startswith(tuple(READY)):
+            self._run(block, "\n".join(before))
+            self._stay(last)
+            return
+        shown = block.mark("shows")
+        if shown is None:
+            self._run(block, text)
+            return
+        outputs: list[str] = []
+
+        def is_shown() -> bool:
+            outputs.append(self._run(block, text))
+            return shown in outputs[-1]
+
+        with told(lambda: outputs[-1]):
+            until(f"{block.place} shows {shown}", is_shown, within_s=40)
+
+    def _typed(self, block: Block) -> str:
+        text = block.text
+        for word, what in block.given:
+            assert re.search(rf"\b{word}\b", text), f"{block.place} has no {word}"
+            text = re.sub(rf"\b{word}\b", self.run_in(what), text)
+        for written, here in self.replaced.items():
+            text = text.replace(written, here)
+        return text
+
+    def _run(self, block: Block, text: str) -> str:
+        with keyboard(block.mark("answered")) as stdin:
+            done = subprocess.run(
+                ["/bin/bash", "-euo", "pipefail", "-c", TYPED.format(state=self.folder, text=text)],
+                cwd=self.cwd,
+                env=self.environ,
+                stdin=stdin,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                timeout=AT_MOST_S,
+                check=False,
+            )
+        expected = int(block.mark("expect") or 0)
+        assert done.returncode == expected, (
+            f"{block.place} ended with {done.returncode}:\n{text}\n{done.stdout[-3000:]}"
+        )
+        assert "Traceback" not in done.stdout, f"{block.place}:\n{done.stdout}"
+        pairs = (self.folder / "env").read_text().split("\0")
+        self.environ = dict(each.split("=", 1) for each in pairs if "=" in each)
+        self.cwd = Path((self.folder / "cwd").read_text().strip())
+        return done.stdout
+
+    def _stay(self, command: str) -> None:
+        kind = next(start for start in READY if command.startswith(start))
+        self._end(kind)
+        output = self.folder / f"{kind.replace(' ', '-')}.log"
+        with output.open("wb") as file:
+            process = subprocess.Popen(
+                ["/bin/bash", "-c", f"exec {command}"], cwd=self.cwd, env=self.environ, stdout=file, stderr=file
+            )
+        self.staying[kind] = process
+
+        def is_ready() -> bool:
+            said = output.read_text()
+            assert process.poll() is None, f"{command} ended:\n{said}"
+            return all(word in said for word in READY[kind])
+
+        with told(output.read_text):
+            until(f"{command} is ready", is_ready, within_s=120)
+
+    def _end(self, kind: str) -> None:
+        """Ctrl-C in its terminal; nothing is left behind."""
+        process = self.staying.pop(kind, None)
+        if process is None:
+            return
+        family = descendants(process.pid)
+        process.send_signal(signal.SIGINT)
+        process.wait(40)
+        left = [each for each in family if alive(each)]
+        for each in left:
+            each.kill()
+        assert not left, f"left behind: {left}"
+
+    @contextmanager
+    def as_it_is(self) -> Iterator[None]:
+        """Another page begins where this one began."""
+        before = self.environ, self.cwd
+        try:
+            yield
+        finally:
+            self.environ, self.cwd = before
+
+    def leave(self) -> None:
+        for kind in reversed(list(self.staying)):
+            self._end(kind)
+
+    def unattended(self, *arguments: str) -> Any:
+        return as_json(*arguments, cwd=self.cwd, env=self.environ)
+
+    def run_in(self, state: str) -> str:
+        """A run in this state; the newest, which is one of those that the pages have started."""
+        found = until(f"a run is {state}", lambda: self.unattended("runs", "list", "--state", state, "--limit", "1"))
+        return str(found[0]["run_id"])
+
+
+@contextmanager
+def told(output: Callable[[], str]) -> Iterator[None]:
+    """What was said until then stands beside what did not come."""
+    try:
+        yield
+    except AssertionError as late:
+        raise AssertionError(f"{late}\n{output()[-3000:]}") from None
+
+
+@contextmanager
+def keyboard(answer: str | None) -> Iterator[int]:
+    """A terminal to ask at where there is something to answer, else nobody."""
+    if answer is None:
+        yield subprocess.DEVNULL
+        return
+    keys, terminal = os.openpty()
+    try:
+        os.write(keys, f"{answer}\n".encode())
+        yield terminal
+    finally:
+        os.close(keys)
+        os.close(terminal)
+
+
+@contextmanager
+def reader(folder: Path, *, replaced: Mapping[str, str], command: str, **environ: str) -> Iterator[Reader]:
+    """At first in a checkout, as after `git clone` and `make demo`; what is written into it does not reach ours."""
+    checkout, home = folder / "unattended", folder / "home"
+    home.mkdir()
+    linked(ROOT, checkout, without=(".git", ".unattended", ".venv"))
+    linked(Path(sys.prefix), checkout / ".venv", without=("bin",))
+    linked(Path(sys.executable).parent, checkout / ".venv" / "bin", without=("unattended",))
+    program = checkout / ".venv" / "bin" / "unattended"
+    program.write_text(command)
+    program.chmod(0o755)
+    # Settings of whoever runs the tests are not the reader's.
+    clean = {name: os.environ[name] for name in ("LANG", "LC_ALL", "TZ") if name in os.environ}
+    path = f"{program.parent}:/usr/local/bin:/usr/bin:/bin"
+    one = Reader(folder, {**clean, "PATH": path, "HOME": str(home), "NO_COLOR": "1", **environ}, replaced, checkout)
+    try:
+        yield one
+    finally:
+        one.leave()
+
+
+def linked(there: Path, here: Path, *, without: tuple[str, ...]) -> None:
+    here.mkdir()
+    for each in there.iterdir():
+        if each.name not in without:
+            (here / each.name).symlink_to(each)

@@ -1,0 +1,92 @@
+"""What the shipped packages do outside: their tools against a real server, on the path that a run takes."""
+
+import runpy
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from ops.one_run.report import RunReport
+from ops.one_run.run import run_package_async
+from tests.integration.github_server import TOKEN, GitHub, github_server
+from workflows.context.context_variables import ContextVariables
+from workflows.package.catalog import LIBRARY
+
+pytestmark = pytest.mark.integration
+
+ISSUE = {"repository": "acme/shop", "number": 7, "title": "Export loses a row", "body": "The last one."}
+COMMENTS = "/repos/acme/shop/issues/7/comments"
+REPLY = {"text": '{"comment": "Which version is it?"}'}
+
+
+@pytest.fixture
+def github(monkeypatch: pytest.MonkeyPatch) -> Iterator[GitHub]:
+    with github_server() as github:
+        monkeypatch.setenv("GITHUB_API_URL", github.url)
+        monkeypatch.setenv("GITHUB_TOKEN", TOKEN)
+        yield github
+
+
+async def triaged(kind: str = "bug", **issue: Any) -> RunReport:
+    triage = {"text": f'{{"kind": "{kind}", "summary": "A row is lost.", "missing": []}}'}
+    script = {"answers": {"Classifier": [triage], "Responder": [REPLY]}}
+    return await run_package_async(LIBRARY / "IssueTriage", script=script, input={**ISSUE, **issue})
+
+
+async def test_an_issue_is_answered_on_its_own_page_with_a_mark_of_its_turn(github: GitHub) -> None:
+    run = await triaged()
+
+    assert run.succeeded, run.outcome
+    assert list(github.comments) == [COMMENTS]
+    (comment,) = github.comments[COMMENTS]
+    assert comment.startswith("Which version is it?\n\n<!-- ")
+    assert run.context["comment_url"] == f"{github.url}{COMMENTS}#1"
+
+
+async def test_a_turn_that_is_taken_again_posts_nothing_more(github: GitHub) -> None:
+    post_comment = runpy.run_path(str(LIBRARY / "IssueTriage" / "tools" / "post_comment.py"))["post_comment"]
+    run = await triaged()
+    (comment,) = github.comments[COMMENTS]
+    key_of_its_turn = comment.split("<!-- ")[1].removesuffix(" -->")
+
+    again = await post_comment("Other words.", key_of_its_turn, ContextVariables(run.context))
+
+    assert again["posted"] is True
+    assert github.comments[COMMENTS] == [comment]
+
+
+async def test_spam_is_answered_by_nobody(github: GitHub) -> None:
+    run = await triaged(kind="spam")
+
+    assert (run.succeeded, run.outcome.reason, run.speakers) == (True, "spam", ["Classifier"])
+    assert github.comments == {}
+
+
+async def test_what_github_refuses_fails_the_run_with_its_status(
+    github: GitHub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GITHUB_TOKEN", "another one")
+
+    run = await triaged()
+
+    assert (run.state, run.outcome.kind) == ("failed", "tool_error")
+    assert "GitHub answered 401" in str(run.as_json())
+    assert not any(github.comments.values())
+
+
+async def test_without_a_token_the_draft_is_all(github: GitHub, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("GITHUB_TOKEN")
+
+    run = await triaged()
+
+    assert run.succeeded
+    assert github.comments == {}
+    assert '"posted": false' in run.turns[1].tool_calls[0].result
+
+
+@pytest.mark.parametrize("repository", ["acme", "acme/shop/../..", "../x", "acme/shop?x=1"])
+async def test_an_address_that_is_no_repository_is_not_asked_for(github: GitHub, repository: str) -> None:
+    run = await triaged(repository=repository)
+
+    assert run.state == "failed"
+    assert github.comments == {}
