@@ -11,7 +11,7 @@ CHAOS_OF_TRIGGERS := tests/chaos/test_schedulers.py tests/chaos/test_change_stre
 CHAOS_OF_ACCOUNTING := tests/chaos/test_accounting_storm.py
 .DEFAULT_GOAL := help
 
-.PHONY: help demo up doctor test test-fast test-integration chaos chaos-triggers chaos-accounting dashboards audit check format coverage constraints clean
+.PHONY: help demo up doctor test test-fast test-integration chaos chaos-triggers chaos-accounting dashboards pictures audit check format coverage constraints clean
 
 help: ## Show this help
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -59,6 +59,9 @@ chaos-accounting: $(VENV)/.installed-dev ## The same for the ledger: 1,000 runs 
 
 dashboards: $(VENV)/.installed-dev ## Write the dashboards' JSON anew from their source
 	@$(BIN)/python -m ops.dashboards $(ARGS)
+
+pictures: $(VENV)/.installed-dev ## Draw the pictures of the dashboards anew, from a product that is busy; some five minutes
+	@UNATTENDED_TEST_PICTURES=240 $(BIN)/pytest -q -p no:xdist tests/e2e/test_dashboards.py $(ARGS)
 
 audit: $(VENV)/.installed ## Ask the package index which of the pinned versions have known weaknesses
 	@$(PYTHON) -m venv $(VENV)-audit && $(VENV)-audit/bin/python -m pip install --quiet --disable-pip-version-check pip-audit

@@ -155,7 +155,8 @@ def _streams() -> list[Panel]:
         "is, and how old it may get."
     )
     late = "Age of the newest change when its runs were durable. Growing: more changes than one watcher reads."
-    lag = "max by (stream) (unattended_stream_lag_seconds)"
+    lag, near = "max by (stream) (unattended_stream_lag_seconds)", bad_from(0.3, 0.7)
+    passed_over = "unattended_stream_events_skipped_total"
     position = "Age of the saved position against the oplog window. At 100 % the stream is lost; act at 70 %."
     skipped = "Events that started no run. `when`: the trigger's condition let them pass. `loop_guard`: own writes."
     return [
@@ -177,18 +178,11 @@ def _streams() -> list[Panel]:
         lined(graph(322, "Stream lag", late, unit="s", width=12), bad_from(10, 60))
         .with_target(query(lag, "{{stream}}"))
         .links([runbook("A stream falls behind")]),
-        lined(
-            graph(323, "Position as share of the oplog window", position, unit="percentunit", width=12),
-            bad_from(0.3, 0.7),
-        )
+        lined(graph(323, "Position as share of the oplog window", position, unit="percentunit", width=12), near)
         .with_target(query(f"{POSITION_AGE} / ({OPLOG_WINDOW} > 0)", "{{stream}}"))
         .links([runbook("A stream falls behind"), runbook("Size the oplog")]),
         graph(324, "Events that started nothing", skipped, unit=PER_SECOND, width=12)
-        .with_target(
-            query(
-                rate("unattended_stream_events_skipped_total", "trigger, reason", OF_TRIGGER), "{{trigger}} {{reason}}"
-            )
-        )
+        .with_target(query(rate(passed_over, "trigger, reason", OF_TRIGGER), "{{trigger}} {{reason}}"))
         .links([runbook("A trigger starts nothing")]),
     ]
 
@@ -226,12 +220,7 @@ def _calls() -> list[Panel]:
             "Duplicates in the time range",
             duplicates,
             {"trigger": "Trigger"},
-            [
-                counted(
-                    "Dropped",
-                    f"sort_desc({grown('unattended_duplicates_dropped_total', 'trigger', OF_TRIGGER)})",
-                )
-            ],
+            [counted("Dropped", f"sort_desc({grown('unattended_duplicates_dropped_total', 'trigger', OF_TRIGGER)})")],
         ).span(12),
     ]
 

@@ -64,6 +64,7 @@ def _glance() -> list[Panel]:
     total = f"({store_grown(RUNS, where=OF_APPS)} or vector(0))"
     cost = f"{store_grown(COST, where=OF_APPS)} / ({store_grown(RUNS, where=OF_APPS)} > 0)"
     turns = f"{grown('unattended_turns_total', where=OF_ALL)} / ({grown(f'{DURATION}_count', where=OF_ALL)} > 0)"
+    half, most = (quantile(share, DURATION, "", OF_ALL, over="$__range") for share in (0.5, 0.95))
     lasted = f"from the first start of a run to its end, with all waiting in between. {ALL_APPS}"
     return [
         stat_of(401, "Runs ended", "Runs of the chosen apps that ended or parked.", total, unit=COUNT).decimals(0),
@@ -72,20 +73,8 @@ def _glance() -> list[Panel]:
         .no_value("no runs")
         .thresholds(good_from(0.95, 0.99))
         .links([runbook("Runs fail")]),
-        stat_of(
-            403,
-            "Duration, half",
-            f"Half of the runs: {lasted}",
-            quantile(0.5, DURATION, "", OF_ALL, over="$__range"),
-            unit="s",
-        ).no_value("no runs"),
-        stat_of(
-            404,
-            "Duration, 95 %",
-            f"95 % of the runs: {lasted}",
-            quantile(0.95, DURATION, "", OF_ALL, over="$__range"),
-            unit="s",
-        ).no_value("no runs"),
+        stat_of(403, "Duration, half", f"Half of the runs: {lasted}", half, unit="s").no_value("no runs"),
+        stat_of(404, "Duration, 95 %", f"95 % of the runs: {lasted}", most, unit="s").no_value("no runs"),
         stat_of(405, "Turns per run", f"Many more than usual: agents go in circles. {ALL_APPS}", turns, unit="short")
         .decimals(1)
         .no_value("no runs"),
