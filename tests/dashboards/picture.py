@@ -22,9 +22,11 @@ TITLE_HEIGHT, PADDING = 30, 8
 STYLE = Path(__file__).with_name("picture.css")
 
 
-async def picture_of(dashboard: Mapping[str, Any], asking: Asking) -> bytes:
+async def picture_of(dashboard: Mapping[str, Any], asking: Asking, *, rows: int | None = None) -> bytes:
+    """All of it, or its first `rows` of the grid."""
     page_text = _page(dashboard, asking)
-    height = HEADER + max(each["gridPos"]["y"] + each["gridPos"]["h"] for each in dashboard["panels"]) * LINE
+    rows = rows or max(each["gridPos"]["y"] + each["gridPos"]["h"] for each in dashboard["panels"])
+    height = HEADER + rows * LINE
     async with chromium() as browser:
         page = await browser.new_page(viewport={"width": WIDTH, "height": height})
         await page.set_content(page_text)
