@@ -70,7 +70,7 @@ def _blocks(page: Path) -> Iterator[Block]:
     for found in _FENCED.finditer(text):
         indent = len(found["indent"])
         body = "".join(line[indent:] or "\n" for line in found["text"].splitlines(keepends=True))
-        marks = tuple((name, value) for name, value in _MARK.findall(found["comments"]) if name in MARKS)
+        marks = tuple(_MARK.findall(found["comments"]))
         yield Block(page, text.count("\n", 0, found.start("language")) + 1, found["language"], body, marks)
 
 

@@ -14,13 +14,17 @@ from tests.e2e.docs.sensible_model import sensible_model
 from tests.e2e.product import until
 from tests.integration.conftest import MEMORY
 from tests.integration.github_server import TOKEN, github_server
+from tests.programs import require_program
 
 FORKER = Path(__file__).with_name("command_forker.py")
+PROGRAMS = ("curl", "openssl", "prometheus")  # each is a Debian package of its name
 
 
 @contextmanager
 def new_reader() -> Iterator[Reader]:
     """The embedded servers keep their data in the home, and a disk is slow."""
+    for program in PROGRAMS:
+        require_program(program, package=program)
     with ExitStack() as stack:
         folder = stack.enter_context(
             tempfile.TemporaryDirectory(prefix="unattended-reader-", dir=MEMORY if MEMORY.is_dir() else None)

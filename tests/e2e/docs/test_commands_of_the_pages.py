@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.docs.pages import AFTER_GUIDE, GUIDE, PAGES, README, SHELLS, blocks_of, shell_blocks
+from tests.e2e.docs.pages import AFTER_GUIDE, GUIDE, MARKS, PAGES, README, SHELLS, blocks_of, shell_blocks
 from tests.e2e.docs.reader import Reader
 from tests.e2e.docs.readers import new_reader
 from tests.unit.docs.test_docs import ROOT
@@ -54,5 +54,7 @@ def test_each_block_is_run_or_says_why_not(page: Path) -> None:
     for block in blocks_of(page):
         looks_typed = re.search(r"^(\$ |unattended |make |docker |curl )", block.text, re.MULTILINE)
         assert block.language in SHELLS or not looks_typed, f"{block.place}: say bash, so that it is run"
+        if block.language in SHELLS:
+            assert {name for name, _ in block.marks} <= set(MARKS), f"{block.place}: see tests/e2e/docs/pages.py"
         reason = block.mark("not-run")
         assert reason is None or len(reason) > 10, f"{block.place}: say why it is not run"

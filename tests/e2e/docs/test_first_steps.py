@@ -3,9 +3,11 @@
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 from urllib.request import urlopen
 
 import pytest
+from pymongo import MongoClient
 
 from tests.e2e.docs.pages import AFTER_GUIDE, GUIDE
 from tests.e2e.docs.reader import ROLES, Reader
@@ -59,3 +61,30 @@ def test_the_issue_was_answered_where_it_stands(after_guide: Reader) -> None:
     urls = {after_guide.unattended("runs", "show", run["run_id"])["context"]["comment_url"] for run in runs}
 
     assert urls == {f"{after_guide.replaced['https://api.github.com']}/repos/acme/shop/issues/7/comments#1"}
+
+
+def test_what_a_listener_leaves_is_taken_over_and_given_back(after_guide: Reader) -> None:
+    """What its page rests upon: the changes of a pause come again, and a run has the token of its change."""
+    after_guide.unattended("triggers", "pause", "Thanks/paid-order")
+    services = json.loads((after_guide.cwd / ".unattended" / "services.json").read_text())
+    with MongoClient[dict[str, Any]](services["mongodb_url"]) as client:
+        orders = client["shop"]["orders"]
+        orders.insert_one({"_id": "left-behind", "app_id": "acme", "status": "paid"})
+        until("the change is skipped", lambda: '"reason": "paused"' in json.dumps(_shown(after_guide)))
+
+        after_guide.unattended("triggers", "resume", "Thanks/paid-order", "--from", "5m")
+
+        [run] = until("its run is there", lambda: _runs_of(after_guide, "left-behind"))
+        orders.insert_one({"_id": "the-next", "app_id": "acme", "status": "new"})
+        with orders.watch(resume_after={"_data": run["trigger"]["id"]}) as listener:
+            assert next(listener)["documentKey"] == {"_id": "the-next"}
+
+
+def _shown(reader: Reader) -> Any:
+    return reader.unattended("triggers", "show", "Thanks/paid-order")
+
+
+def _runs_of(reader: Reader, order_id: str) -> list[Any]:
+    """Others may have been paid in these minutes, by the recipe's page."""
+    runs = reader.unattended("runs", "list", "--workflow", "Thanks")
+    return [run for run in runs if run["input"] == {"order_id": order_id}]

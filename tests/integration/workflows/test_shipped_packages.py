@@ -81,7 +81,7 @@ async def test_without_a_token_the_draft_is_all(github: GitHub, monkeypatch: pyt
 
     assert run.succeeded
     assert github.comments == {}
-    assert '"posted": false' in run.turns[1].tool_calls[0].result
+    assert '"posted": false' in str(run.turns[1].tool_calls[0].result)
 
 
 @pytest.mark.parametrize("repository", ["acme", "acme/shop/../..", "../x", "acme/shop?x=1"])

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from itertools import takewhile
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -21,7 +22,7 @@ ROW = re.compile(r'^\| `crontab\((.*)\)` \| `cron: "(.+)"` \|$', re.MULTILINE)
 FIRST, LAST = datetime(2026, 2, 27, tzinfo=UTC), datetime(2026, 5, 8, tzinfo=UTC)
 
 
-def celery_fires(schedule: crontab) -> Iterator[datetime]:
+def celery_fires(schedule: Any) -> Iterator[datetime]:
     """Celery's own sets, all of which have to fit."""
     moment = FIRST
     while moment < LAST:
