@@ -97,6 +97,8 @@ class Keeper:
         if record is None:
             self._metrics.state(self._stream, StreamState.NOT_OWNED)
             return self._look_in_s
+        if record.saved_at is not None:  # it may be refused before this watcher saves one
+            self._metrics.saved(self._stream, record.saved_at.timestamp())
         if record.state == SUSPENDED:
             return await self._stay_suspended()
         self._refused = record.refused

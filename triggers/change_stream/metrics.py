@@ -65,7 +65,9 @@ class StreamMetrics:
 
     def saved(self, stream: str, at: float) -> None:
         """Computed when scraped: a reader that hangs must not look fresh."""
-        self._token_age.labels(self._streams.of(stream)).set_function(lambda: time.time() - at)
+        label = self._streams.of(stream)
+        self._token_age.labels(label).set_function(lambda: time.time() - at)
+        self._lag.labels(label)  # alerts add the two
 
     def oplog_window(self, seconds: float) -> None:
         """One server, so it is the same for each stream that is read here."""

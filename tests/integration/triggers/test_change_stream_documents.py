@@ -153,6 +153,21 @@ async def test_a_pipeline_that_the_server_refuses_stops_its_own_trigger_alone(be
         await bench.saw(1, 2, 2)
 
 
+async def test_a_stream_that_its_watcher_never_could_read_shows_how_old_its_position_is(bench: Bench) -> None:
+    """As when a watcher is started again while MongoDB refuses: the oplog moves on, and somebody has to hear of it."""
+    stream = f"{bench.shop.name}/Orders/wrong"
+    bench.declare({"name": "wrong", "pipeline": [{"$match": {"fullDocument.n": 2}}]})
+    async with bench.watching(stream):
+        await bench.reaches(lambda found: found.get("token_saved_at") is not None, "a position", stream=stream)
+    assert bench.metric("stream_token_age_seconds", stream=stream) is None
+
+    bench.declare({"name": "wrong", "pipeline": [{"$match": {"$and": "no list"}}]})
+    async with bench.watching(stream):
+        await bench.shows("stream_state", 3, stream=stream)
+        assert bench.metric("stream_token_age_seconds", stream=stream) is not None
+        assert bench.metric("stream_lag_seconds", stream=stream) == 0
+
+
 async def test_a_pipeline_that_fails_at_an_event_waits_there_until_it_is_mended(bench: Bench) -> None:
     def pipeline(stage: dict[str, object]) -> dict[str, object]:
         return {"pipeline": [{"$set": {"half": stage}}], "input": {"order": "=documentKey._id", "half": "=half"}}

@@ -119,3 +119,12 @@ def test_alertmanager_names_alerts_that_exist() -> None:
 
     assert named
     assert named <= {alert["alert"] for path in RULES for alert in alerts(path)}
+
+
+def test_a_role_that_is_down_is_told_before_what_that_causes() -> None:
+    """Or somebody is woken twice: what is silenced has to come later."""
+    lasting = {alert["alert"]: int(alert.get("for", "0m")[:-1]) for path in RULES for alert in alerts(path)}
+    silenced = {"UnattendedNoWorker", "UnattendedNobodyReconciles", "UnattendedExporterStale"}
+
+    assert silenced <= set(re.findall(r"Unattended\w+", read(ROOT / "ops" / "alertmanager" / "alertmanager.yml")))
+    assert min(lasting[each] for each in silenced) > lasting["UnattendedRoleDown"]

@@ -43,6 +43,13 @@
 {{- $problems = append $problems (printf "%s stands in settings and in secrets.env: leave one of them out" .name) }}
 {{- end }}
 {{- end }}
+{{- $files := list }}
+{{- range .Values.secrets.files }}
+{{- if has .secret $files }}
+{{- $problems = append $problems (printf "secrets.files: %s is there twice: write all its roles in one entry" .secret) }}
+{{- end }}
+{{- $files = append $files .secret }}
+{{- end }}
 {{- if $problems }}
 {{- fail (printf "\n\n%s\n" (join "\n" $problems)) }}
 {{- end }}

@@ -39,9 +39,9 @@
 {{- end }}
 {{- end }}
 
-{{/* Whether a secret is for a role: "yes" or nothing. */}}
+{{/* Whether a secret is for a role: "yes" or nothing. The doctor looks for all of them. */}}
 {{- define "unattended.isFor" -}}
-{{- if has .role (.roles | default (list "gateway" "scheduler" "watcher" "worker" "doctor")) }}yes{{ end }}
+{{- if or (eq .role "doctor") (has .role (.roles | default (list "gateway" "scheduler" "watcher" "worker"))) }}yes{{ end }}
 {{- end }}
 
 {{- define "unattended.mounts" -}}
@@ -95,7 +95,7 @@ securityContext:
 {{- end }}
 
 {{- define "unattended.container" -}}
-image: {{ printf "%s:%s" .Values.image.repository (.Values.image.tag | default .Chart.AppVersion) | quote }}
+image: {{ printf "%s:%s" .Values.image.repository (include "unattended.text" (.Values.image.tag | default .Chart.AppVersion)) | quote }}
 imagePullPolicy: {{ .Values.image.pullPolicy }}
 securityContext:
   allowPrivilegeEscalation: false

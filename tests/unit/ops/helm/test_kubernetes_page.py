@@ -88,6 +88,20 @@ def test_the_first_installation_has_the_secrets_that_the_chart_reads() -> None:
     assert made[made.index("generic") + 1] == "servers"
 
 
+def test_the_first_installation_sets_values_that_the_chart_takes(renderer: Path) -> None:
+    """`--set` makes a number of what looks like one."""
+    [install] = [words for words in commands() if "--set" in words]
+    values: dict[str, Any] = {}
+    for option, value in pairwise(install):
+        if option == "--set":
+            path, _, text = value.partition("=")
+            top, key = path.split(".")
+            values.setdefault(top, {})[key] = int(text) if text.isdigit() else text
+
+    assert [each.message for each in Draft7Validator(SCHEMA).iter_errors(given(values))] == []
+    assert rendered(renderer, values).container("worker")["image"].endswith("/unattended:1")
+
+
 def test_prometheus_takes_the_configuration_and_finds_the_roles(
     render: Callable[[str], Rendered], tmp_path: Path
 ) -> None:

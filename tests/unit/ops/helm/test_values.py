@@ -98,6 +98,10 @@ def test_a_value_that_is_not_meant_is_named(values: Values, words: str) -> None:
             "secrets.env: UNATTENDED_REDIS_URL comes from",
         ),
         (
+            {"secrets": {"files": [{"secret": "s"}, {"secret": "s", "roles": ["worker"]}]}},
+            "secrets.files: s is there twice",
+        ),
+        (
             {"secrets": {"env": [{"name": "ENVIRONMENT", "secret": "s", "key": "k"}]}},
             "ENVIRONMENT stands in settings and in secrets.env",
         ),
