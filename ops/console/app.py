@@ -40,7 +40,7 @@ def console_routes(ground: TriggerGround) -> Sequence[BaseRoute]:
 
 def _routes(desk: Desk) -> Sequence[BaseRoute]:
     return [
-        Route(PREFIX, desk.page(overview)),
+        *(Route(path, desk.page(overview)) for path in (PREFIX, PREFIX + "/")),
         Route("/console/login", entrance(desk), methods=["GET", "POST"]),
         Route("/console/logout", desk.order(leave), methods=["POST"]),
         Route("/console/actions", desk.order(allow_actions), methods=["POST"]),

@@ -8,6 +8,7 @@ from urllib.parse import quote, urlencode
 
 import click
 from starlette.datastructures import QueryParams
+from starlette.requests import Request
 
 from ops.cli.runs.asking import MOMENT
 from triggers.api.field_types import MAX_NAME
@@ -54,6 +55,12 @@ def moment(query: QueryParams, name: str) -> datetime | None:
 
 def age(value: str) -> datetime:
     return MOMENT.convert(value, None, None)
+
+
+def address_here(request: Request) -> str:
+    """Of this page. Starlette has its path decoded, where a `%2F` in a name would become a part more."""
+    query = request.scope["query_string"].decode("ascii", "replace")
+    return quote(request.scope["path"]) + (f"?{query}" if query else "")
 
 
 def run_path(run_id: str) -> str:

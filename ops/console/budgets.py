@@ -18,13 +18,15 @@ Row = dict[str, Any]
 async def budget_rows(database: AsyncDatabase[dict[str, Any]], caller: Caller) -> list[Row]:
     """The fullest first. Of one that several apps share, a visitor of one app learns no amounts."""
     found = await standings(database, caller.scope)
-    fullest = sorted(found, key=lambda each: -each.share if each.start else 1.0)[:MOST_SHOWN]
-    return [
+    rows = [
         {
-            **told_to(caller, each),
+            **(told := told_to(caller, each)),
             "words": limit_words(each.budget),
             "consequence": consequence_words(each.budget),
-            "kind": "bad" if each.exhausted else "warn" if each.share >= WARNS_AT else "good",
+            "kind": "bad" if each.exhausted else "warn" if (told["share"] or 0.0) >= WARNS_AT else "good",
         }
-        for each in fullest
+        for each in found
     ]
+    # By what is told alone: also their order would say which of two is the fuller one.
+    rows.sort(key=lambda row: -(row["share"] or 0.0) if row["window_start"] else 1.0)
+    return rows[:MOST_SHOWN]

@@ -5,6 +5,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
+from ops.console import asked
 from ops.console.desk import SEE_OTHER, Desk
 from ops.console.visitor import Visitor
 from triggers.gateway.problems import ProblemError
@@ -15,8 +16,7 @@ def not_yet_allowed(desk: Desk, request: Request, visitor: Visitor, title: str) 
     visitor.check_writes()
     if visitor.may_act:
         return None
-    query = f"?{request.url.query}" if request.url.query else ""
-    here = f"{request.url.path}{query}"
+    here = asked.address_here(request)
     return desk.pages.page("not_allowed", visitor, status=403, title=title, here=here, back=_thing(request))
 
 
@@ -38,5 +38,5 @@ async def done(desk: Desk, visitor: Visitor, said: str, path: str) -> Response:
 
 def _thing(request: Request) -> str:
     """The page of what the action is about, with the app that was looked at."""
-    query = f"?{request.url.query}" if request.url.query else ""
-    return request.url.path.rpartition("/")[0] + query
+    path, mark, query = asked.address_here(request).partition("?")
+    return path.rpartition("/")[0] + mark + query

@@ -1,25 +1,30 @@
 """The desk: what every page of the console needs, and who stands before it."""
 
+import math
 import secrets
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
-from urllib.parse import parse_qsl, quote, urlsplit
+from dataclasses import dataclass, field
+from urllib.parse import parse_qsl, quote
 
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
+from ops.console import asked
 from ops.console.pages import Pages
 from ops.console.sessions import Sessions
 from ops.console.visitor import Visitor
 from triggers.api.access import Caller
 from triggers.api.keyring import Keyring
+from triggers.api_keys import ApiKey
 from triggers.gateway.body import media_type, read_body, refuse_declared_too_large
 from triggers.gateway.problems import ProblemError
 from triggers.role import TriggerGround
+from triggers.token_bucket import TokenBuckets
 
 COOKIE = "unattended_console"
 MAX_FIELDS = 100
 SEE_OTHER = 303
+MOST_VIEWS_AT_ONCE, VIEWS_PER_S = 100, 5  # of one key: more than a person reads, and too few to keep a gateway busy
 
 Form = Mapping[str, str]
 Endpoint = Callable[[Request], Awaitable[Response]]
@@ -31,6 +36,7 @@ class Desk:
     pages: Pages
     sessions: Sessions
     keyring: Keyring
+    views: TokenBuckets = field(default_factory=TokenBuckets)
 
     async def visitor(self, request: Request) -> Visitor | None:
         """None without a session, and once its key is revoked or has expired."""
@@ -44,9 +50,16 @@ class Desk:
                 raise
             await self.sessions.end(session)
             return None
+        self._count(key)
         visitor = Visitor(session, Caller(key))
         request.state.visitor = visitor  # for the page of an error
         return visitor
+
+    def _count(self, key: ApiKey) -> None:
+        taken = self.views.take(key.id, per_s=VIEWS_PER_S, burst=MOST_VIEWS_AT_ONCE)
+        if not taken.allowed:
+            wait = {"retry-after": str(max(math.ceil(taken.wait_s), 1))}
+            raise ProblemError(429, "this key opens too many pages; wait a little and try again", headers=wait)
 
     def page(self, handle: Callable[["Desk", Request, Visitor], Awaitable[Response]]) -> Endpoint:
         async def show(request: Request) -> Response:
@@ -87,8 +100,7 @@ class Desk:
             raise ProblemError(400, "the form cannot be read") from None
 
     def to_login(self, request: Request) -> Response:
-        query = f"?{request.url.query}" if request.url.query else ""
-        here = f"{request.url.path}{query}"
+        here = asked.address_here(request)
         if request.headers.get("sec-fetch-site") == "cross-site" and COOKIE not in request.cookies:
             # Behind a link of another site a browser keeps a strict cookie to itself; behind one of ours it does not.
             return self.pages.page("continue", None, title="Console", here=here)
@@ -97,9 +109,7 @@ class Desk:
 
 def check_origin(request: Request) -> None:
     """Every browser says with a form which page it came from; a page of another site cannot say that it is ours."""
-    origin = urlsplit(request.headers.get("origin", ""))
+    scheme, _, origin = request.headers.get("origin", "").partition("://")
     host = request.headers.get("host", "")
-    if origin.scheme not in ("http", "https") or not secrets.compare_digest(
-        origin.netloc.lower().encode(), host.lower().encode()
-    ):
+    if scheme not in ("http", "https") or not secrets.compare_digest(origin.lower().encode(), host.lower().encode()):
         raise ProblemError(403, "this form came from another page than the console; open the console and try again")

@@ -2,7 +2,6 @@
 
 import re
 from datetime import timedelta
-from urllib.parse import urlsplit
 
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
@@ -15,6 +14,7 @@ from triggers.gateway.problems import ProblemError
 
 HOME = "/console"
 _OURS = re.compile(r"/console([/?][\x21-\x7e]*)?")
+_NO_PAGES = frozenset({"/console/login", "/console/logout", "/console/actions"})
 _NOT_LET_IN = "This key is unknown, revoked or expired. `unattended keys list` shows those that are good."
 
 
@@ -46,7 +46,7 @@ async def _log_in(desk: Desk, request: Request) -> Response:
         max_age=int(LASTS / timedelta(seconds=1)),
         path=HOME,
         # The gateway speaks plain HTTP and believes no proxy's headers; the browser itself says how it came here.
-        secure=urlsplit(request.headers["origin"]).scheme == "https",
+        secure=request.headers["origin"].startswith("https://"),
         httponly=True,
         samesite="strict",
     )
@@ -75,4 +75,4 @@ async def allow_actions(desk: Desk, _request: Request, visitor: Visitor, form: F
 def place_of_ours(text: str) -> str:
     """Where to go after it: a page of the console, whatever an address says."""
     path = text.partition("?")[0]
-    return text if _OURS.fullmatch(text) and path not in {"/console/login", "/console/logout"} else HOME
+    return text if _OURS.fullmatch(text) and path not in _NO_PAGES else HOME

@@ -9,6 +9,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
+from ops.console import asked
 from ops.console.pages import Pages
 from triggers.control.errors import NotForThisKeyError, UnfitTriggerError, UnknownTriggerError, UnknownWorkflowError
 from triggers.gateway.problems import ProblemError, on_store_error, unavailable
@@ -41,7 +42,7 @@ def error_pages(pages: Pages) -> Mapping[Any, Handler]:
             status=problem.status,
             title=HTTPStatus(problem.status).phrase,
             said=problem.detail,
-            back=_one_up(request.url.path),
+            back=_one_up(asked.address_here(request).partition("?")[0]),
         )
         answer.headers.update(problem.headers)
         return answer
@@ -76,4 +77,5 @@ def error_pages(pages: Pages) -> Mapping[Any, Handler]:
 def _one_up(path: str) -> str:
     """What an action is about, or the list that a thing is in."""
     parts = path.rstrip("/").split("/")
-    return "/".join(parts[:-1]) if len(parts) > 3 else "/console"
+    is_trigger = parts[2:3] == ["triggers"] and len(parts) == 5  # its name is two parts
+    return "/console/triggers" if is_trigger else "/".join(parts[:-1]) if len(parts) > 3 else "/console"

@@ -1,6 +1,6 @@
 """The overview: what waits, what goes on, what needs somebody, and what is nearly spent; each leads to its list."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -18,7 +18,7 @@ from ops.console.usage_chart import chart_of
 from ops.console.visitor import Visitor
 from triggers.api.paging import Paging
 from triggers.api.run_reading import newest_runs
-from triggers.control.listing import Wanted
+from triggers.control.listing import Wanted, made_query
 from workers.store.matching import Matching
 from workers.store.run import NOT_SUCCEEDED, HoldKind, RunState
 from workers.store.run_store import RunStore
@@ -28,6 +28,7 @@ LATELY = timedelta(hours=24)
 MOST_COUNTED = 1_000
 NEWEST = 8
 MOST_PAUSED = 8
+MOST_LOOKED_AT = 500  # of triggers made at run time: no index knows which are inactive
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,10 +62,16 @@ def _tiles(app_id: str | None, now: datetime) -> Sequence[Tile]:
 async def overview(desk: Desk, _request: Request, visitor: Visitor) -> Response:
     store, app_id, now = desk.ground.store, visitor.scope, datetime.now(UTC)
     tiles = _tiles(app_id, now)
-    counts = await together(_count(store, each.matching) for each in tiles)
-    troubled = Matching(app_id=app_id, states=NOT_SUCCEEDED, since=now - LATELY)
-    chart = await chart_of(desk.ground.database, WantedUsage(app_id=app_id, since=now - LATELY), None, now=now)
-    budgets = await budget_rows(desk.ground.database, visitor.caller)
+    chart, budgets, newest, troubled, paused, inactive, made, *counts = await _together(
+        chart_of(desk.ground.database, WantedUsage(app_id=app_id, since=now - LATELY), None, now=now),
+        budget_rows(desk.ground.database, visitor.caller),
+        _runs(store, Matching(app_id=app_id)),
+        _runs(store, Matching(app_id=app_id, states=NOT_SUCCEEDED, since=now - LATELY)),
+        rows_of(desk, visitor, Wanted(app_id, state="paused"), limit=MOST_PAUSED),
+        rows_of(desk, visitor, Wanted(app_id, state="inactive"), limit=MOST_PAUSED, looks=MOST_LOOKED_AT),
+        desk.ground.triggers.triggers.count_documents(made_query(Wanted(app_id), ""), limit=MOST_LOOKED_AT + 1),
+        *(_count(store, each.matching) for each in tiles),
+    )
     return desk.pages.page(
         "overview",
         visitor,
@@ -73,13 +80,19 @@ async def overview(desk: Desk, _request: Request, visitor: Visitor) -> Response:
         tiles=[
             _shown(tile, count) for tile, count in zip(tiles, counts, strict=True) if count or not tile.matching.hold
         ],
-        newest=await _runs(store, Matching(app_id=app_id)),
-        troubled=await _runs(store, troubled),
-        paused=await rows_of(desk, visitor, Wanted(app_id, state="paused"), limit=MOST_PAUSED),
-        inactive=await rows_of(desk, visitor, Wanted(app_id, state="inactive"), limit=MOST_PAUSED),
-        budgets=[each for each in budgets if each["share"] is not None and each["share"] >= WARNS_AT],
+        newest=newest,
+        troubled=troubled,
+        paused=paused,
+        inactive=inactive,
+        looked_at=MOST_LOOKED_AT if made > MOST_LOOKED_AT else None,
+        budgets=[each for each in budgets if each["exhausted"] or (each["share"] or 0.0) >= WARNS_AT],
         chart=chart,
     )
+
+
+async def _together(*asked_for: Awaitable[Any]) -> list[Any]:
+    """Of several types, at once: each answer is waited for on its way, and little else."""
+    return await together(asked_for)
 
 
 async def _count(store: RunStore, matching: Matching) -> int:

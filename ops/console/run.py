@@ -18,6 +18,7 @@ from ops.console.visitor import Visitor
 from workers.control.story import story_of
 from workers.store.run import RunState
 
+MOST_TURNS = 300
 MOST_CALLS = 2_000
 MOST_SHOWN = 40
 _OF_A_CALL = ("agent", "model", "at", "ok", "input_tokens", "output_tokens", "cost_nano_usd")
@@ -27,7 +28,7 @@ Story = Mapping[str, Any]
 
 async def show_run(desk: Desk, request: Request, visitor: Visitor) -> Response:
     store = desk.ground.store
-    story = await story_of(store, request.path_params["run_id"], app_id=visitor.scope)
+    story = await story_of(store, request.path_params["run_id"], app_id=visitor.scope, most_turns=MOST_TURNS)
     calls = store.database[COLLECTION].find({"run_id": story["run_id"]}, dict.fromkeys(_OF_A_CALL, 1))
     rows = await calls.sort([("at", ASCENDING), ("_id", ASCENDING)]).limit(MOST_CALLS).to_list(None)
     owners = [*owners_of(story, rows, now=datetime.now(UTC))]
@@ -40,7 +41,7 @@ async def show_run(desk: Desk, request: Request, visitor: Visitor) -> Response:
         facts=[*own_facts(story), *why_so(story)],
         links=_links(story),
         owners=owners,
-        unseen=len(story["turns"]) - sum(len(owner.turns) for owner in owners),
+        unseen=story["turn"] - len(story["turns"]),
         orders=possible_orders(story) if visitor.may_write else [],
         path=asked.run_path(story["run_id"]),
         is_going_on=story["state"] in {RunState.QUEUED, RunState.RUNNING},

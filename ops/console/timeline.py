@@ -8,7 +8,6 @@ from typing import Any
 from ops.one_run.report import TurnReport, turn_report
 
 LEAST_WIDTH = 0.6  # per cent: what took no time is seen all the same
-MOST_TURNS = 300
 
 Row = Mapping[str, Any]
 Story = Mapping[str, Any]
@@ -58,7 +57,7 @@ class Span:
 def owners_of(story: Story, rows: Sequence[Row], *, now: datetime) -> Iterator[Owner]:
     """`rows`: the run's part of the ledger, in the order of its calls."""
     span = _span(story, now)
-    turns = list(story["turns"])[:MOST_TURNS]
+    turns = list(story["turns"])
     waiting = list(rows)
     for line in story.get("history") or []:
         own = [turn for turn in turns if turn["number"] <= line["turn"]]

@@ -54,8 +54,11 @@ def wanted_of(request: Request, visitor: Visitor) -> Wanted:
     return Wanted(app_id, asked.text(query, "workflow"), asked.one_word(query, "type", TYPES), state)
 
 
-async def rows_of(desk: Desk, visitor: Visitor, wanted: Wanted, *, after: str = "", limit: int) -> Sequence[Row]:
-    async with aclosing(each_trigger(desk.ground, wanted, viewer=visitor.scope, after=after, limit=limit)) as each:
+async def rows_of(
+    desk: Desk, visitor: Visitor, wanted: Wanted, *, after: str = "", limit: int, looks: int = 0
+) -> Sequence[Row]:
+    found_one_by_one = each_trigger(desk.ground, wanted, viewer=visitor.scope, after=after, limit=limit, looks=looks)
+    async with aclosing(found_one_by_one) as each:
         rows = [row async for row in each]
     records = await desk.ground.triggers.records([row["trigger_id"] for row in rows])
     found: list[Row] = []

@@ -43,7 +43,7 @@ def usd(value: float | None, decimals: int | None = None) -> str:
 
 def preview(text: str) -> Markup:
     """The first lines of a text, and how much more there is of it."""
-    lines = encodable(str(text))[:MAX_TEXT].splitlines()[:MAX_LINES]
+    lines = encodable(str(text)[:MAX_TEXT]).splitlines()[:MAX_LINES]
     cut = "\n".join(lines)
     if len(cut.strip()) >= len(str(text).strip()):
         return Markup('<p class="said">{}</p>').format(cut)
@@ -51,8 +51,8 @@ def preview(text: str) -> Markup:
 
 
 def as_json_text(value: Any) -> str:
-    text = encodable(json.dumps(value, ensure_ascii=False, default=_plain, indent=2))
-    return text if len(text) <= MAX_JSON else f"{text[:MAX_JSON]}\n… ({whole(len(text))} characters)"
+    text = json.dumps(value, ensure_ascii=False, default=_plain, indent=2)
+    return encodable(text if len(text) <= MAX_JSON else f"{text[:MAX_JSON]}\n… ({whole(len(text))} characters)")
 
 
 def _plain(value: Any) -> str:

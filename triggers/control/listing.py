@@ -35,13 +35,14 @@ class Wanted:
 
 
 async def each_trigger(
-    ground: Ground, wanted: Wanted, *, viewer: str | None = None, after: str = "", limit: int = 0
+    ground: Ground, wanted: Wanted, *, viewer: str | None = None, after: str = "", limit: int = 0, looks: int = 0
 ) -> AsyncGenerator[dict[str, Any]]:
-    """From behind the id `after`; `limit` 0 is all. `viewer`: the app that sees only itself."""
+    """From behind the id `after`; `limit` 0 is all. `viewer`: the app that sees only itself. `looks`: of those made at
+    run time only so many are looked at, for whoever rather knows less than waits for a hundred thousand."""
     packages = ground.catalog.packages()
     from_packages = await _with_records(ground, list(_declared(packages, wanted, after)))
     found = 0
-    async with aclosing(_merged(from_packages, _made_at_run_time(ground, wanted, after))) as both:
+    async with aclosing(_merged(from_packages, _made_at_run_time(ground, wanted, after, looks))) as both:
         async for known in both:
             row = _row(known, wanted, ground.settings, packages, viewer)
             if row is not None:
@@ -67,9 +68,9 @@ async def _with_records(ground: Ground, found: Sequence[Known]) -> list[Known]:
     return [declared(each.trigger, records.get(each.id)) for each in found if each.trigger is not None]
 
 
-async def _made_at_run_time(ground: Ground, wanted: Wanted, after: str) -> AsyncGenerator[Known]:
+async def _made_at_run_time(ground: Ground, wanted: Wanted, after: str, looks: int) -> AsyncGenerator[Known]:
     found = ground.triggers.triggers.find(made_query(wanted, after)).sort("_id", ASCENDING).batch_size(BATCH)
-    async with found:
+    async with found.limit(looks):
         async for document in found:
             yield made(read_record(document))
 

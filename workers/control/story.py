@@ -10,16 +10,23 @@ from workers.store.run import RunState
 from workers.store.run_document import as_json
 from workers.store.run_store import RunStore
 
+MOST_BYTES = 8 * 1024 * 1024  # of turns that are read for somebody to look at: they must not fill the memory
 _OURS = frozenset({"_id", "token"})
 
 
-async def story_of(store: RunStore, run_id: str, *, app_id: str | None = None) -> dict[str, Any]:
+async def story_of(
+    store: RunStore, run_id: str, *, app_id: str | None = None, most_turns: int | None = None
+) -> dict[str, Any]:
+    """`most_turns`: at most so many of its first ones, and fewer where they are large."""
     run = await store.find(run_id, app_id=app_id)
     if run is None:
         raise RunNotFoundError(run_id)
     order_key = awaited_order_of(run)
     waits_for = {} if order_key is None else {"waits_for": await store.order.head_of(order_key)}
-    turns = await store.committed_turns(run_id, up_to=run["turn"])
+    if most_turns is None:
+        turns = await store.committed_turns(run_id, up_to=run["turn"])
+    else:
+        turns = await store.first_turns(run_id, up_to=min(run["turn"], most_turns), most_bytes=MOST_BYTES)
     usage = await run_totals(store.database, run_id, going_on=run["state"] == RunState.RUNNING.value)
     return {
         **as_json(run),

@@ -3,8 +3,9 @@
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, cast
 
+from bson import decode_all
 from pymongo import ASCENDING, DESCENDING, AsyncMongoClient
 from pymongo.asynchronous.database import AsyncDatabase
 from pymongo.errors import ConfigurationError, DuplicateKeyError, OperationFailure, WTimeoutError
@@ -23,6 +24,7 @@ from workers.together import together
 
 _INSERT_TRIES = 50
 _INSERT_PAUSE_S = 0.1
+_FEW_TURNS = 20  # read at once; each may have megabytes
 _BY_TRIGGER = "by_trigger_and_state"
 FAILURES = (RunState.FAILED, RunState.PARKED)
 # No such index; or it is being built by a process of an older version, and the next start of ours drops it.
@@ -151,6 +153,18 @@ class RunStore:
         """Only turns the run document counts: a turn written by an owner that then lost the run is not one."""
         query = {"run_id": run_id, "number": {"$lte": up_to}}
         return await self.turns.find(query).sort("number", ASCENDING).to_list(None)
+
+    async def first_turns(self, run_id: str, *, up_to: int, most_bytes: int) -> Sequence[Document]:
+        """The same, until they have so many bytes together."""
+        query, found, size = {"run_id": run_id, "number": {"$lte": up_to}}, list[Document](), 0
+        async with self.turns.find_raw_batches(query, batch_size=_FEW_TURNS).sort("number", ASCENDING) as batches:
+            async for each in batches:
+                batch = cast(bytes, each)  # PyMongo's types have documents here
+                found += decode_all(batch, self.turns.codec_options)
+                size += len(batch)
+                if size > most_bytes:
+                    break
+        return found
 
     async def unfinished(
         self, workflow: str, trigger: str, app_id: str, *, other_than: str | None = None, limit: int

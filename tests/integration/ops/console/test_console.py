@@ -7,11 +7,14 @@ from urllib.parse import quote
 import httpx
 import pytest
 
+from ops.console import asked
 from ops.console.pages import HEADERS
 from ops.console.sessions import COLLECTION
 from tests.integration.ops.console.conftest import ORDER_ID, Console, Visit, accepted
 from tests.integration.stage import until
 from triggers.api_keys import ApiKeys
+from triggers.register.trigger import Trigger
+from workflows.package.trigger_specs.form import FormInput, FormSpec
 
 pytestmark = pytest.mark.integration
 
@@ -93,6 +96,21 @@ async def test_a_revoked_key_ends_its_sessions_within_a_second_or_two(console: C
 
     answer: httpx.Response = await until("the session is over", refused, within_s=3)
     assert answer.headers["location"].startswith("/console/login?next=")
+
+
+async def test_a_key_that_opens_pages_faster_than_anybody_reads_is_told_to_wait(
+    console: Console, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hasty, other = await console.visit(), await console.visit()
+    monkeypatch.setattr("ops.console.desk.MOST_VIEWS_AT_ONCE", 3)
+    monkeypatch.setattr("ops.console.desk.VIEWS_PER_S", 0.01)
+
+    answers = [await hasty.get("/console/runs/run_x") for _ in range(4)]
+
+    assert [answer.status_code for answer in answers] == [404, 404, 404, 429]
+    assert "opens too many pages" in answers[3].text
+    assert int(answers[3].headers["retry-after"]) > 50
+    assert (await other.get("/console/runs")).status_code == 200
 
 
 async def test_a_session_ends_by_itself_and_by_logging_out(console: Console) -> None:
@@ -204,6 +222,52 @@ async def test_a_key_of_one_app_sees_that_app_alone(console: Console) -> None:
     assert "globex" not in (await visit.get("/console/triggers/Sales/paid")).text
     assert (await visit.send(f"/console/runs/{others}/cancel", form_token=await visit.token())).status_code == 404
     assert await state_of(console, others) == "queued"
+
+
+async def test_a_trigger_is_reached_whatever_its_app_is_called(console: Console) -> None:
+    """Also behind the login, behind allowing actions, and by the links back."""
+    app_id = "shop/köln 50%"
+    trigger = Trigger("Sales", FormSpec(name="far", inputs={"email": FormInput()}), app_id=app_id)
+    await console.gateway.ground.triggers.create(trigger)
+    page = asked.trigger_path(trigger.id)
+    visit = await console.visit()
+
+    assert f'href="{page}"' in (await visit.get("/console/triggers")).text
+    told = (await visit.get(f"{page}/pause")).text
+    assert f'name="next" value="{page}/pause"' in told
+    allowed = await visit.send("/console/actions", form_token=await visit.token(), allow="yes", next=f"{page}/pause")
+    asking = await visit.get(allowed.headers["location"])
+    assert (asking.status_code, f'href="{page}">No, go back' in asking.text) == (200, True)
+    await visit.send("/console/logout", form_token=await visit.token())
+    login = (await visit.get((await visit.get(page)).headers["location"])).text
+    assert f'name="next" value="{page}"' in login
+    await visit.log_in()
+    missing = (await visit.get(f"{page}x")).text
+    assert '<a href="/console/triggers">Back</a>' in missing
+    await console.gateway.ground.triggers.remove(trigger.id)
+
+
+async def test_a_page_stays_small_whatever_there_is(console: Console, monkeypatch: pytest.MonkeyPatch) -> None:
+    run_id = await accepted(console.stage, app_id="large")
+    turn = {"run_id": run_id, "agent": "A", "text": "", "handoff": "A", "events": [], "context_changes": {}}
+    said = [
+        {**turn, "_id": f"{run_id}:{number}", "number": number, "token": 1, "tokens": {}, "duration_s": 0.1}
+        for number in range(1, 51)
+    ]
+    await console.gateway.ground.store.turns.insert_many(said)
+    await console.gateway.ground.store.runs.update_one({"_id": run_id}, {"$set": {"turn": len(said)}})
+    for name in ("one", "two"):
+        spec = FormSpec(name=name, inputs={"email": FormInput()})
+        await console.gateway.ground.triggers.create(Trigger("Gone", spec, app_id="large"))
+    visit = await console.visit("large", "large")
+
+    assert "more turns" not in (await visit.get(f"/console/runs/{run_id}")).text
+    assert "inactive triggers" in (await visit.get("/console/")).text
+    monkeypatch.setattr("ops.console.overview.MOST_LOOKED_AT", 1)
+    monkeypatch.setattr("workers.control.story.MOST_BYTES", 1_000)
+    story = (await visit.get(f"/console/runs/{run_id}")).text
+    assert (story.count('<li class="turn"'), "30 more turns" in story) == (20, True)
+    assert "<strong>1</strong> <span>inactive of the first 1 triggers" in (await visit.get("/console")).text
 
 
 async def test_filters_that_cannot_be_meant_are_told_in_a_sentence(console: Console) -> None:

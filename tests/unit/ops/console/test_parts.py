@@ -1,13 +1,16 @@
 """Pure parts of the console: addresses, forms, charts, the runbook, and the words of its actions."""
 
 from datetime import UTC, datetime, timedelta
+from typing import Any, cast
 
 import pytest
 from starlette.datastructures import QueryParams
 from starlette.requests import Request
 
+from accounting.budgets.budget import checked_budget
+from accounting.budgets.standing import Standing
 from accounting.usage import UsageTotals
-from ops.console import asked
+from ops.console import asked, budgets
 from ops.console.desk import check_origin
 from ops.console.entering import place_of_ours
 from ops.console.run_orders import possible_orders
@@ -16,6 +19,8 @@ from ops.console.sessions import Session
 from ops.console.usage_chart import HEIGHT, drawn
 from ops.console.words import badge, moment, preview, seconds, usd
 from tests.unit.docs.test_docs import slug
+from triggers.api.access import Caller
+from triggers.api_keys import ApiKey
 from triggers.gateway.problems import ProblemError
 from workers.store.run import RunState
 
@@ -31,6 +36,7 @@ from workers.store.run import RunState
         ("/console\\@evil", "/console"),
         ("/console/runs\r\nset-cookie: x=1", "/console"),
         ("/console/logout", "/console"),
+        ("/console/actions", "/console"),
         ("javascript:alert(1)", "/console"),
         ("", "/console"),
     ],
@@ -49,6 +55,7 @@ def test_a_login_leads_to_a_page_of_the_console(text: str, place: str) -> None:
         ("http://ops.example.evil.example", False),
         ("null", False),
         ("file://ops.example", False),
+        ("http://[", False),
         ("", False),
     ],
 )
@@ -100,6 +107,38 @@ def test_addresses_keep_an_apps_name_whatever_it_is() -> None:
     assert asked.trigger_path("Sales/lead@a%2Fb") == "/console/triggers/Sales/lead%40a%252Fb"
     assert asked.trigger_path("Sales/lead", app_id="a&b") == "/console/triggers/Sales/lead?app_id=a%26b"
     assert asked.run_path("../x?y") == "/console/runs/..%2Fx%3Fy"
+
+
+def test_the_address_of_a_page_leads_to_it_again() -> None:
+    path, query = "/console/triggers/Sales/lead@a%2Fb", b"app_id=a%26b"
+    request = Request({"type": "http", "method": "GET", "path": path, "query_string": query, "headers": []})
+
+    assert asked.address_here(request) == "/console/triggers/Sales/lead%40a%252Fb?app_id=a%26b"
+
+
+async def test_the_order_of_shared_budgets_tells_one_app_no_amounts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their shares are not told, and which of two is the fuller one is not either."""
+    now = datetime.now(UTC)
+    shared = {
+        unit: Standing(
+            checked_budget(workflow="Digest", window="day", unit=unit, limit=100), None, now, now, spent=spent
+        )
+        for unit, spent in (("tokens", 0), ("usd", 90 * 10**9))
+    }
+    own = Standing(checked_budget(app_id="acme", window="day", unit="tokens", limit=100), "acme", now, now, spent=85)
+
+    async def as_they_stand(*_: object) -> list[Standing]:
+        return [*shared.values(), own]
+
+    monkeypatch.setattr(budgets, "standings", as_they_stand)
+    rows = {
+        app_id: await budgets.budget_rows(cast(Any, None), Caller(ApiKey("key_1", "shop", app_id, now)))
+        for app_id in (None, "acme")
+    }
+
+    told = {app_id: [(row["app_id"], row["unit"], row["kind"]) for row in rows[app_id]] for app_id in rows}
+    assert told[None] == [(None, "usd", "warn"), ("acme", "tokens", "warn"), (None, "tokens", "good")]
+    assert told["acme"] == [("acme", "tokens", "warn"), (None, "tokens", "good"), (None, "usd", "good")]
 
 
 def test_times_are_asked_for_as_ages_or_dates() -> None:
