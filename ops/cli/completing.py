@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 PATIENCE_S = 0.5
 MOST = 50
 _WITHIN_MS = 300
+# bash takes a completed word as if it were typed: an app that is called `$(…)` would be run.
+_HARMLESS = re.compile(r"[\w@%+=:,./-]+")
 
 _looked = threading.Event()
 
@@ -38,7 +40,7 @@ def completed_by(find: Find) -> Complete:
         def look() -> None:
             with suppress(Exception):  # who presses Tab has asked nothing yet that an error could answer
                 for name, said in find(begun):
-                    if name.startswith(begun):
+                    if name.startswith(begun) and _HARMLESS.fullmatch(name):
                         found.setdefault(name, said)
 
         logging.disable()

@@ -1,10 +1,12 @@
 """The `unattended` command. Exit codes: 0 good, 1 said no, 2 wrong use, 130 interrupted."""
 
 import io
+import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from pathlib import Path
+from typing import Any, TextIO
 
 import click
 from typing_extensions import override
@@ -96,6 +98,8 @@ for section in SECTIONS.values():
 
 def run() -> None:
     """Runs the command; a user's mistake is one line on stderr, never a traceback."""
+    # What starts it may have closed them.
+    sys.stdout, sys.stderr = sys.stdout or _nowhere(), sys.stderr or _nowhere()
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # names may have letters that a terminal has not
     try:
@@ -111,6 +115,10 @@ def run() -> None:
             raise
         sys.exit(said)
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _nowhere() -> TextIO:
+    return Path(os.devnull).open("w", encoding="utf-8")
 
 
 def _said(error: Exception) -> int | None:

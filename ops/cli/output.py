@@ -2,9 +2,9 @@
 
 import json
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
@@ -13,16 +13,27 @@ from ops.cli.verdicts import printable
 if TYPE_CHECKING:
     from rich.console import Console
 
+LEGIBLE = 8  # letters beside each other, where a column has more
+
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON and nothing else on stdout.")
 
 
 def print_json(value: Any) -> None:
-    click.echo(json.dumps(value, default=_plain, ensure_ascii=False, indent=2))
+    click.echo(_as_json(value, indent=2))
 
 
 def print_json_line(value: Any) -> None:
     """For what goes on: one object per line, at once."""
-    click.echo(json.dumps(value, default=_plain, ensure_ascii=False))
+    click.echo(_as_json(value, indent=None))
+
+
+def _as_json(value: Any, *, indent: int | None) -> str:
+    """With null for NaN and Infinity, which JSON has not and an input may hold; the API does the same."""
+    try:
+        return json.dumps(value, default=_plain, ensure_ascii=False, indent=indent, allow_nan=False)
+    except ValueError:
+        finite = json.loads(json.dumps(value, default=_plain), parse_constant=lambda _: None)
+        return json.dumps(finite, ensure_ascii=False, indent=indent)
 
 
 def _plain(value: Any) -> Any:
@@ -38,17 +49,45 @@ def print_table(
         for line in [list(columns), *lines]:
             click.echo("\t".join(line))
         return
+    console, kept = plain_or_coloured(), set(whole)
+    if _least_width(columns, lines, kept) > console.width:
+        _print_one_by_one(console, title, columns, lines)
+        return
     from rich.table import Table
     from rich.text import Text
 
     table = Table(title=title, title_justify="left", header_style="bold", box=None, padding=(0, 2, 0, 0))
     for index, column in enumerate(columns):
         numeric = all(_is_number(line[index]) for line in lines) and bool(lines)
-        kept = column in set(whole)
-        table.add_column(column, justify="right" if numeric else "left", overflow="fold", no_wrap=kept)
+        justify: Literal["right", "left"] = "right" if numeric else "left"
+        table.add_column(column, justify=justify, overflow="fold", no_wrap=column in kept)
     for line in lines:
         table.add_row(*map(Text, line))  # not as markup: names and messages may hold [brackets]
-    plain_or_coloured().print(table)
+    console.print(table)
+
+
+def _least_width(columns: Sequence[str], lines: Sequence[Sequence[str]], whole: Collection[str]) -> int:
+    from rich.cells import cell_len
+
+    widest = [max(map(cell_len, cells)) for cells in zip(columns, *lines, strict=True)]
+    least = (width if name in whole else min(width, LEGIBLE) for name, width in zip(columns, widest, strict=True))
+    return sum(least) + 2 * (len(columns) - 1)
+
+
+def _print_one_by_one(console: "Console", title: str, columns: Sequence[str], lines: Sequence[Sequence[str]]) -> None:
+    """Each row as lines of its own, without what is empty: columns of a few letters cannot be read."""
+    from rich.table import Table
+    from rich.text import Text
+
+    console.print(Text(title, style="italic"))
+    for line in lines:
+        fields = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
+        fields.add_column(style="bold", no_wrap=True, min_width=max(map(len, columns)))
+        fields.add_column(overflow="fold")
+        for name, cell in zip(columns, line, strict=True):
+            if cell:
+                fields.add_row(name, Text(cell))
+        console.print(Text(), fields, sep="\n")
 
 
 def plain_or_coloured(**options: Any) -> "Console":

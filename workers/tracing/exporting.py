@@ -20,6 +20,7 @@ from opentelemetry.sdk.trace.id_generator import RandomIdGenerator
 from typing_extensions import override
 
 from workers.settings import Settings
+from workers.tracing.backend import Backend
 from workers.tracing.ids import SpanIds
 from workers.tracing.process_tracing import ProcessTracing
 from workers.tracing.wanted import wants_content
@@ -36,8 +37,9 @@ def open_exporting(settings: Settings, endpoint: str, *, role: str, redactor: Re
     logging.getLogger("opentelemetry").setLevel(logging.CRITICAL)
     ids = ChosenIds()
     provider = TracerProvider(resource=_resource(role), id_generator=ids, shutdown_on_exit=False)
-    exporter = TellingExporter(OTLPSpanExporter(endpoint=endpoint), endpoint)
-    provider.add_span_processor(BatchSpanProcessor(exporter))
+    backend = Backend()
+    exporter = OTLPSpanExporter(endpoint=endpoint, session=backend)
+    provider.add_span_processor(BatchSpanProcessor(TellingExporter(exporter, endpoint, backend)))
     return ProcessTracing(
         provider.get_tracer("unattended"),
         role=role,
@@ -91,8 +93,9 @@ class ChosenIds(RandomIdGenerator):
 class TellingExporter(SpanExporter):
     """One line when spans cannot be sent, one a minute while that lasts, and one when it is over."""
 
-    def __init__(self, inner: SpanExporter, endpoint: str) -> None:
+    def __init__(self, inner: SpanExporter, endpoint: str, backend: Backend) -> None:
         self._inner = inner
+        self._backend = backend
         self._host = urlsplit(endpoint).hostname
         self._lost = 0
         self._said_at: float | None = None
@@ -111,7 +114,8 @@ class TellingExporter(SpanExporter):
         now = time.monotonic()
         if self._said_at is None or now - self._said_at >= SAY_EVERY_S:
             self._said_at = now
-            log.warning("traces_not_exported", extra={"host": self._host, "spans": self._lost})
+            said = {"host": self._host, "answer": self._backend.answer, "spans": self._lost}
+            log.warning("traces_not_exported", extra=said)
 
     def _sent(self) -> None:
         if self._said_at is not None:

@@ -107,6 +107,14 @@ def test_what_takes_longer_than_patience_completes_what_was_found_by_then(monkey
     assert time.monotonic() - began < 5
 
 
+@pytest.mark.parametrize("name", ["$(reboot)", "a;b", "a b", "`b`", "a|b", "~", "a\nb", "'", "a&", "!!", "*", "a>b"])
+def test_a_name_that_a_shell_would_act_on_is_not_offered(name: str) -> None:
+    def of_somebody_else(_begun: str) -> Iterator[Name]:
+        yield from ((name, ""), (f"acme{name}", ""), ("Größe-1/a.b@c:d%20", ""))
+
+    assert offered(of_somebody_else) == ["Größe-1/a.b@c:d%20"]
+
+
 def test_what_fails_completes_what_was_found_by_then() -> None:
     def broken(_begun: str) -> Iterator[Name]:
         yield "found", ""

@@ -246,3 +246,12 @@ def test_a_full_disk_is_said_in_one_line() -> None:
         SAID_NO,
         "unattended: standard output cannot be written: No space left on device\n",
     )
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-"])
+def test_a_closed_output_is_one_that_nobody_reads(closed: str) -> None:
+    """As some supervisors start a command."""
+    line = f'exec "{sys.executable}" -c "from ops.cli.main import run; run()" packages list {closed}'
+    done = subprocess.run(["sh", "-c", line], capture_output=True, text=True, check=False, timeout=60)
+
+    assert (done.returncode, done.stderr) == (GOOD, "")

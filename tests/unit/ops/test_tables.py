@@ -1,13 +1,16 @@
 """Tables and refusals: what a terminal, a pipe and a person get to see."""
 
 import io
+import json
+from collections.abc import Callable
 from contextlib import redirect_stdout
+from typing import Any
 
 import pytest
 from pymongo.errors import AutoReconnect, OperationFailure
 
 from ops.cli.explained import explained
-from ops.cli.output import print_table
+from ops.cli.output import print_json, print_json_line, print_table
 
 ROWS = [["…7T4YC3", "[/b][red]", "tab\there \x1b[31m", "needs_human"]]
 
@@ -21,8 +24,8 @@ def show() -> None:
     print_table("Runs", ["run", "app", "note", "state"], ROWS, whole={"run", "state"})
 
 
-def shown_on_a_terminal(monkeypatch: pytest.MonkeyPatch, no_color: str) -> str:
-    for name, value in {"TERM": "xterm", "COLUMNS": "40", "NO_COLOR": no_color}.items():
+def shown_on_a_terminal(monkeypatch: pytest.MonkeyPatch, no_color: str, width: int = 40) -> str:
+    for name, value in {"TERM": "xterm", "COLUMNS": str(width), "NO_COLOR": no_color}.items():
         monkeypatch.setenv(name, value)
     with redirect_stdout(Terminal()) as terminal:
         show()
@@ -44,10 +47,39 @@ def test_a_table_is_bold_where_colours_are_welcome(monkeypatch: pytest.MonkeyPat
     assert "\x1b[1m" in shown_on_a_terminal(monkeypatch, no_color="")
 
 
+def test_where_columns_would_be_a_few_letters_wide_each_row_has_lines_of_its_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    plain = shown_on_a_terminal(monkeypatch, no_color="1", width=39)
+
+    assert [line.split() for line in plain.splitlines()] == [
+        ["Runs"],
+        [],
+        ["run", "…7T4YC3"],
+        ["app", "[/b][red]"],
+        ["note", "tab\\there", "\\x1b[31m"],
+        ["state", "needs_human"],
+    ]
+
+
 def test_a_piped_table_has_one_line_for_each_row(capsys: pytest.CaptureFixture[str]) -> None:
     show()
 
     assert capsys.readouterr().out == ("run\tapp\tnote\tstate\n…7T4YC3\t[/b][red]\ttab\\there \\x1b[31m\tneeds_human\n")
+
+
+@pytest.mark.parametrize("printed", [print_json, print_json_line])
+def test_json_is_json_whatever_number_an_input_holds(
+    capsys: pytest.CaptureFixture[str], printed: Callable[[Any], None]
+) -> None:
+    printed({"ä": [float("nan"), float("inf"), 1.5]})
+
+    def no_constants(name: str) -> None:
+        raise AssertionError(name)
+
+    said = capsys.readouterr().out
+    assert json.loads(said, parse_constant=no_constants) == {"ä": [None, None, 1.5]}
+    assert "ä" in said
 
 
 @pytest.mark.parametrize(

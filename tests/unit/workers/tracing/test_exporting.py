@@ -11,6 +11,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
 from workers.tracing import exporting
+from workers.tracing.backend import Backend
 from workers.tracing.exporting import TellingExporter
 
 
@@ -27,7 +28,9 @@ def test_lost_spans_are_said_once_a_minute_and_when_that_is_over(
     now = 0.0
     monkeypatch.setattr(exporting, "time", SimpleNamespace(monotonic=lambda: now))
     collector = Collector()
-    telling = TellingExporter(collector, "http://key@collector:4318/v1/traces")
+    backend = Backend()
+    backend.answer = 401
+    telling = TellingExporter(collector, "http://key@collector:4318/v1/traces", backend)
     spans: Any = [None, None]
 
     with caplog.at_level(logging.INFO):
@@ -38,13 +41,13 @@ def test_lost_spans_are_said_once_a_minute_and_when_that_is_over(
         telling.export(spans)
 
     said = [
-        (record.getMessage(), getattr(record, "host", None), getattr(record, "spans", None))
+        (record.getMessage(), *(getattr(record, name, None) for name in ("host", "answer", "spans")))
         for record in caplog.records
     ]
     assert said == [
-        ("traces_not_exported", "collector", 2),
-        ("traces_not_exported", "collector", 8),
-        ("traces_exported_again", "collector", None),
+        ("traces_not_exported", "collector", 401, 2),
+        ("traces_not_exported", "collector", 401, 8),
+        ("traces_exported_again", "collector", None, None),
     ]
 
 
