@@ -74,11 +74,11 @@ def alive(process: psutil.Process) -> bool:
         return False
 
 
-def until(what: str, condition: Callable[[], Any], *, within_s: float = 60) -> Any:
+def until(what: str, condition: Callable[[], Any], *, within_s: float = 60, every_s: float = 0.05) -> Any:
     give_up_at = time.monotonic() + within_s
     while not (value := condition()):
         assert time.monotonic() < give_up_at, f"not within {within_s} s: {what}"
-        time.sleep(0.05)
+        time.sleep(every_s)
     return value
 
 

@@ -11,6 +11,7 @@ import os
 import runpy
 import socket
 import sys
+from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -49,7 +50,7 @@ def become(asked: dict[str, Any], streams: list[int]) -> None:
 
 
 def answer(caller: socket.socket) -> bool:
-    """Whether this is the fork that becomes the command; another one waits for it, and tells its end."""
+    """Whether this is the fork that becomes the command."""
     said, streams, _, _ = socket.recv_fds(caller, 65_536, 3)
     while chunk := caller.recv(65_536):
         said += chunk
@@ -57,30 +58,35 @@ def answer(caller: socket.socket) -> bool:
         for stream in streams:
             os.close(stream)
         return False
-    command = os.fork()
-    if command == 0:
-        become(json.loads(said), streams)
-        return True
-    _, status = os.waitpid(command, 0)
-    caller.sendall(str(os.waitstatus_to_exitcode(status) % 256).encode())
-    os._exit(0)
+    become(json.loads(said), streams)
+    return True
 
 
-def serve(path: str) -> None:
-    """Returns in each fork that is to become the command."""
+def serve(path: str) -> socket.socket:
+    """Returns in each fork that is to become the command, with whom to tell its end."""
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind(path)
         listening.listen(16)
         while True:
             caller, _ = listening.accept()
-            with caller:
-                if answer(caller):
-                    return
+            if answer(caller):
+                return caller
+            caller.close()
             bury()
 
 
+def end_of(command: Callable[[], None]) -> int:
+    try:
+        command()
+    except SystemExit as over:
+        if isinstance(over.code, str):
+            sys.stderr.write(f"{over.code}\n")
+        return over.code if isinstance(over.code, int) else int(over.code is not None)
+    return 0
+
+
 def bury() -> None:
-    """Those who waited, and have told an end."""
+    """Those who have told their end."""
     try:
         while os.waitpid(-1, os.WNOHANG)[0]:
             pass
@@ -100,8 +106,11 @@ def main() -> None:
         if isinstance(each, Deferred):
             each.command()
     gc.freeze()
-    serve(sys.argv[1])
-    product["main"]()
+    caller = serve(sys.argv[1])
+    code = end_of(product["main"])
+    sys.stdout.flush()
+    caller.sendall(str(code % 256).encode())
+    os._exit(0)  # to take all modules down again costs more than most commands
 
 
 if __name__ == "__main__":

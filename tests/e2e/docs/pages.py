@@ -12,7 +12,7 @@
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
@@ -22,6 +22,10 @@ SHELLS = ("bash", "sh", "shell", "console", "zsh")
 MARKS = ("not-run", "quick-start", "expect", "shows", "answered", "given")
 README = ROOT / "README.md"
 GUIDE = ROOT / "docs" / "getting-started.md"
+ISSUES = ROOT / "docs" / "recipes" / "github-issue-triage.md"
+START = "unattended up"
+# They start the product. One does for all, where they meet: in ~/flows, after what each has before its start.
+STARTING = (README, GUIDE, ISSUES)
 AFTER_GUIDE = (*sorted((ROOT / "docs" / "recipes").glob("*.md")), *sorted((ROOT / "docs").glob("migrating-*.md")))
 PAGES = (README, ROOT / "CONTRIBUTING.md", ROOT / "ops" / "runbook.md", *sorted((ROOT / "docs").rglob("*.md")))
 _COMMENT = r"(?: *<!--[^\n]*-->\n+)"
@@ -76,3 +80,13 @@ def _blocks(page: Path) -> Iterator[Block]:
 
 def shell_blocks(page: Path) -> list[Block]:
     return [each for each in blocks_of(page) if each.language in SHELLS]
+
+
+def around_start(page: Path) -> tuple[list[Block], list[Block]]:
+    """What is typed before the page's `unattended up`, and after it; all is after it where there is none."""
+    blocks = [each for each in shell_blocks(page) if each.is_run]
+    for number, block in enumerate(blocks):
+        before, found, after = block.text.strip().rpartition(START)
+        if found and not after:
+            return [*blocks[:number], replace(block, text=before)], blocks[number + 1 :]
+    return [], blocks

@@ -3,6 +3,7 @@
 Ports and addresses of the outside world are replaced by free ones of this machine; everything else is as written.
 """
 
+import json
 import os
 import re
 import signal
@@ -14,17 +15,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.e2e.docs.pages import Block, shell_blocks
-from tests.e2e.product import alive, as_json, descendants, until
+from ops.roles import ROLES
+from tests.e2e.docs.pages import START, Block, around_start
+from tests.e2e.product import alive, descendants, until
 from tests.unit.docs.test_docs import ROOT
 
-ROLES = ("gateway", "scheduler", "watcher", "worker", "exporter")
 # Commands that stay until the page is over, in a terminal of their own, and what they say when they can be used.
 READY = {
-    "unattended up": tuple(f"{role}_ready" for role in ROLES),
+    START: tuple(f"{role}_ready" for role in ROLES),
     "prometheus": ("Server is ready to receive web requests",),
 }
 AT_MOST_S = 60.0
+READS_S = 0.3  # a reader who waits does not type without a pause
 # As a terminal does it: what was set stays set, and so does the directory.
 TYPED = 'set -a\ntrap \'/usr/bin/env -0 > "{state}/env"; pwd > "{state}/cwd"\' EXIT\n{text}'
 
@@ -37,19 +39,31 @@ class Reader:
     environ: dict[str, str]
     replaced: Mapping[str, str]
     cwd: Path
+    program: Path
     staying: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+    stood: dict[Path, tuple[dict[str, str], Path]] = field(default_factory=dict)
 
-    def read_page(self, page: Path) -> None:
-        for block in shell_blocks(page):
-            if block.is_run:
-                self._read(block)
+    def read_to_start(self, page: Path) -> None:
+        """Up to where it starts the product, which the reader does once, by `start`."""
+        for block in around_start(page)[0]:
+            self._read(block)
+        self.stood[page] = self.environ, self.cwd
+
+    def start(self) -> None:
+        self._stay(START)
+
+    def stand_as_before(self, page: Path) -> None:
+        """In a terminal where all is as it was when this page came to its start."""
+        self.environ, self.cwd = self.stood[page]
+
+    def read_on(self, page: Path) -> None:
+        for block in around_start(page)[1]:
+            self._read(block)
 
     def _read(self, block: Block) -> None:
         text = self._typed(block)
-        *before, last = text.strip().splitlines()
-        if last.startswith(tuple(READY)):
-            self._run(block, "\n".join(before))
-            self._stay(last)
+        if text.startswith(tuple(READY)):
+            self._stay(text.strip())
             return
         shown = block.mark("shows")
         if shown is None:
@@ -62,7 +76,7 @@ class Reader:
             return shown in outputs[-1]
 
         with told(lambda: outputs[-1]):
-            until(f"{block.place} shows {shown}", is_shown, within_s=40)
+            until(f"{block.place} shows {shown}", is_shown, within_s=40, every_s=READS_S)
 
     def _typed(self, block: Block) -> str:
         text = block.text
@@ -98,7 +112,6 @@ class Reader:
 
     def _stay(self, command: str) -> None:
         kind = next(start for start in READY if command.startswith(start))
-        self._end(kind)
         output = self.folder / f"{kind.replace(' ', '-')}.log"
         with output.open("wb") as file:
             process = subprocess.Popen(
@@ -116,9 +129,7 @@ class Reader:
 
     def _end(self, kind: str) -> None:
         """Ctrl-C in its terminal; nothing is left behind."""
-        process = self.staying.pop(kind, None)
-        if process is None:
-            return
+        process = self.staying.pop(kind)
         family = descendants(process.pid)
         process.send_signal(signal.SIGINT)
         process.wait(40)
@@ -127,21 +138,23 @@ class Reader:
             each.kill()
         assert not left, f"left behind: {left}"
 
-    @contextmanager
-    def as_it_is(self) -> Iterator[None]:
-        """Another page begins where this one began."""
-        before = self.environ, self.cwd
-        try:
-            yield
-        finally:
-            self.environ, self.cwd = before
-
     def leave(self) -> None:
         for kind in reversed(list(self.staying)):
             self._end(kind)
 
     def unattended(self, *arguments: str) -> Any:
-        return as_json(*arguments, cwd=self.cwd, env=self.environ)
+        """Typed by the reader as well: what it says as JSON."""
+        done = subprocess.run(
+            [self.program, *arguments, "--json"],
+            cwd=self.cwd,
+            env=self.environ,
+            capture_output=True,
+            text=True,
+            timeout=AT_MOST_S,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
 
     def run_in(self, state: str) -> str:
         """A run in this state; the newest, which is one of those that the pages have started."""
@@ -187,7 +200,9 @@ def reader(folder: Path, *, replaced: Mapping[str, str], command: str, **environ
     # Settings of whoever runs the tests are not the reader's.
     clean = {name: os.environ[name] for name in ("LANG", "LC_ALL", "TZ") if name in os.environ}
     path = f"{program.parent}:/usr/local/bin:/usr/bin:/bin"
-    one = Reader(folder, {**clean, "PATH": path, "HOME": str(home), "NO_COLOR": "1", **environ}, replaced, checkout)
+    one = Reader(
+        folder, {**clean, "PATH": path, "HOME": str(home), "NO_COLOR": "1", **environ}, replaced, checkout, program
+    )
     try:
         yield one
     finally:

@@ -1,0 +1,169 @@
+"""Every shell block of every page is run as a reader would run it, or says why not.
+
+One product does for all pages: it is started when those that start one have been read up to there.
+"""
+
+import json
+import re
+import shutil
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+from urllib.request import urlopen
+
+import pytest
+from pymongo import MongoClient
+
+from tests.e2e.docs.pages import (
+    AFTER_GUIDE,
+    GUIDE,
+    MARKS,
+    PAGES,
+    README,
+    SHELLS,
+    STARTING,
+    around_start,
+    blocks_of,
+    shell_blocks,
+)
+from tests.e2e.docs.reader import READS_S, Reader
+from tests.e2e.docs.readers import new_reader
+from tests.e2e.docs.scraping import assert_roles_are_found_again, be_impatient, files_of_up
+from tests.e2e.product import until
+from tests.unit.docs.test_docs import ROOT
+from tests.unit.ops.test_one_run_guide import write_guide
+from workflows.package.catalog import LIBRARY
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+
+REFERENCE = [page for page in PAGES if page not in (README, GUIDE, *AFTER_GUIDE) and shell_blocks(page)]
+AUTHORING = {ROOT / "docs" / name for name in ("package-format.md", "testing-packages.md")}
+REGION = '{"region": "eu"}'
+
+
+@pytest.fixture(scope="module")
+def reader() -> Iterator[Reader]:
+    with new_reader() as one:
+        checkout = one.cwd
+        one.read_to_start(README)
+        [turn, *_] = one.unattended("run", "Morning", "--app", "acme", "--input", REGION)["turns"]
+        assert turn  # by the README's own models file, which the guide's replaces
+        write_guide(one.cwd.parent / "authoring")
+        shutil.copytree(LIBRARY / "OrderFollowUp", one.cwd / "workflows" / "OrderFollowUp")
+        one.cwd = checkout
+        for page in STARTING[1:]:
+            one.read_to_start(page)
+        one.start()
+        yield one
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_each_block_is_run_or_says_why_not(page: Path) -> None:
+    assert bool(around_start(page)[0]) == (page in STARTING), "a page that starts the product is in STARTING"
+    for block in blocks_of(page):
+        looks_typed = re.search(r"^(\$ |unattended |make |docker |curl )", block.text, re.MULTILINE)
+        assert block.language in SHELLS or not looks_typed, f"{block.place}: say bash, so that it is run"
+        if block.language in SHELLS:
+            assert {name for name, _ in block.marks} <= set(MARKS), f"{block.place}: see tests/e2e/docs/pages.py"
+        reason = block.mark("not-run")
+        assert reason is None or len(reason) > 10, f"{block.place}: say why it is not run"
+
+
+def test_the_readme(reader: Reader) -> None:
+    """And what it says between its blocks: a run is started, and is listed."""
+    reader.stand_as_before(README)
+    reader.read_on(README)
+
+    run = reader.unattended("enqueue", "Morning", "--app", "acme", "--input", REGION)
+
+    until("its run has succeeded", lambda: _state(reader, run["run_id"]) == "succeeded", every_s=READS_S)
+
+
+def _state(reader: Reader, run_id: str) -> str:
+    return str(reader.unattended("runs", "show", run_id)["state"])
+
+
+@pytest.mark.parametrize("page", REFERENCE, ids=lambda page: str(page.relative_to(ROOT)))
+def test_a_page(reader: Reader, page: Path) -> None:
+    reader.stand_as_before(README)
+    if page in AUTHORING:
+        reader.cwd = reader.cwd.parent / "authoring"
+    reader.read_on(page)
+
+
+def test_a_schedule_of_ones_own_with_its_bill_its_budget_its_console_and_its_numbers(reader: Reader) -> None:
+    reader.stand_as_before(GUIDE)
+    be_impatient(reader)
+    reader.read_on(GUIDE)
+
+    scheduled = reader.unattended("runs", "list", "--trigger", "schedule", "--workflow", "DiskReport")
+    (bill,) = reader.unattended("usage", "--by", "app,model", "--app", "home")
+    budgets = {each["budget_id"] for each in reader.unattended("budgets", "list")}
+
+    assert {run["state"] for run in scheduled} == {"succeeded"}
+    assert (bill["app_id"], bill["model"], bill["unpriced"], bill["missing"]) == ("home", "qwen3:8b", 0, 0)
+    assert bill["cost_usd"] > 0
+    assert "app:home/day/usd" in budgets
+    with urlopen(f"http://{reader.replaced['127.0.0.1:8400']}/console", timeout=10) as console:
+        assert console.read().startswith(b"<!doctype html>")
+
+
+@pytest.mark.parametrize("page", AFTER_GUIDE, ids=lambda page: page.stem)
+def test_a_page_that_goes_on_from_there(reader: Reader, page: Path) -> None:
+    reader.stand_as_before(GUIDE if page not in STARTING else page)
+    if page.stem == "cron-digest":
+        shutil.rmtree(reader.cwd / "workflows" / "Morning")  # the README's
+    reader.read_on(page)
+
+
+def test_each_recipe_had_a_run_of_its_own_trigger(reader: Reader) -> None:
+    for trigger in ("weekdays", "paid-order", "ask-for-an-offer", "issue-opened"):
+        listed = partial(reader.unattended, "runs", "list", "--trigger", trigger, "--state", "succeeded")
+        until(f"a run of {trigger} has succeeded", listed, every_s=READS_S)
+
+
+def test_the_issue_was_answered_where_it_stands(reader: Reader) -> None:
+    """Not by what a recipe's blocks show, but by what its run knows."""
+    runs = reader.unattended("runs", "list", "--workflow", "IssueTriage", "--trigger", "issue-opened")
+
+    urls = {reader.unattended("runs", "show", run["run_id"])["context"]["comment_url"] for run in runs}
+
+    assert urls == {f"{reader.replaced['https://api.github.com']}/repos/acme/shop/issues/7/comments#1"}
+
+
+def test_what_a_listener_leaves_is_taken_over_and_given_back(reader: Reader) -> None:
+    """What its page rests upon: the changes of a pause come again, and a run has the token of its change."""
+    reader.unattended("triggers", "pause", "Thanks/paid-order")
+    services = json.loads((reader.cwd / ".unattended" / "services.json").read_text())
+    with MongoClient[dict[str, Any]](services["mongodb_url"]) as client:
+        orders = client["shop"]["orders"]
+        orders.insert_one({"_id": "left-behind", "app_id": "acme", "status": "paid"})
+        until("the change is skipped", lambda: '"reason": "paused"' in json.dumps(_shown(reader)), every_s=READS_S)
+
+        reader.unattended("triggers", "resume", "Thanks/paid-order", "--from", "5m")
+
+        [run] = until("its run is there", lambda: _runs_of(reader, "left-behind"), every_s=READS_S)
+        orders.insert_one({"_id": "the-next", "app_id": "acme", "status": "new"})
+        with orders.watch(resume_after={"_data": run["trigger"]["id"]}) as listener:
+            assert next(listener)["documentKey"] == {"_id": "the-next"}
+
+
+def _shown(reader: Reader) -> Any:
+    return reader.unattended("triggers", "show", "Thanks/paid-order")
+
+
+def _runs_of(reader: Reader, order_id: str) -> list[Any]:
+    """Others may have been paid in these minutes, by the recipe's page."""
+    runs = reader.unattended("runs", "list", "--workflow", "Thanks")
+    return [run for run in runs if run["input"] == {"order_id": order_id}]
+
+
+def test_prometheus_finds_the_roles_of_up_and_those_that_were_restarted(reader: Reader) -> None:
+    """In the end, since it kills one; the guide has started the Prometheus."""
+    assert_roles_are_found_again(reader)
+    _, targets = files_of_up(reader)
+
+    reader.leave()
+
+    assert not targets.exists()  # stopped on purpose: nothing is down
