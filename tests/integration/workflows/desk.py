@@ -20,6 +20,7 @@ from workflows.chat.live import LiveTurn
 from workflows.chat.meter import RunMeter
 from workflows.chat.models import Models
 from workflows.models_file import read_models_file
+from workflows.spans import NO_SPANS
 
 KEY = "sk-canary-0815"
 
@@ -50,7 +51,7 @@ class Desk:
         limits = SimpleNamespace(model_calls=10, tokens=None, usd=None, tool_calls=10)
         package = SimpleNamespace(orchestrator=SimpleNamespace(limits=limits))
         meter = RunMeter(self._record)
-        chat = cast("Any", SimpleNamespace(meter=meter, counters=meter.counters, package=package))
+        chat = cast("Any", SimpleNamespace(meter=meter, counters=meter.counters, package=package, spans=NO_SPANS))
         with LiveTurn(chat, "A", 1).current():
             return await agent.ask("How many?", stream=FastStream(), **options)
 
