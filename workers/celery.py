@@ -51,12 +51,14 @@ class SettingsLoader(AppLoader):
     """Reads our settings when Celery first needs its configuration, never when this module is imported."""
 
     given: Settings | None = None
+    was_read = False
 
     def settings(self) -> Settings:
         return self.given or with_services(load_settings())
 
     @override
     def read_configuration(self, env: str = "") -> dict[str, Any]:
+        self.was_read = True
         try:
             return celery_config(self.settings())
         except SettingsError as error:  # Celery would show a traceback
@@ -82,4 +84,6 @@ def configure(settings: Settings) -> Celery:
     """
     parse_broker_url(settings.redis_url or "")
     loader().given = settings
+    if loader().was_read:  # with other settings, in a process that works with one after the other, as tests do
+        app.conf.update(celery_config(settings))
     return app

@@ -148,7 +148,11 @@ class Stage:
             document = await self.run(run_id)
             return document if document["state"] in ENDED else None
 
-        document: Document = await until(f"{run_id} ends", has_ended, within_s=within_s)
+        try:
+            document: Document = await until(f"{run_id} ends", has_ended, within_s=within_s)
+        except AssertionError as error:
+            logs = "\n".join(self.log(worker)[-4_000:] for worker in range(len(self.workers)))
+            raise AssertionError(f"{error}: {await self.run(run_id)}\n{logs}") from None
         return document
 
     async def turn_is(self, run_id: str, number: int) -> None:
@@ -183,7 +187,11 @@ class Stage:
             document = await self.run(run_id)
             return document if document["state"] in ENDED else None
 
-        document: Document = await until(f"{run_id} ends", has_ended, within_s=within_s)
+        try:
+            document: Document = await until(f"{run_id} ends", has_ended, within_s=within_s)
+        except AssertionError as error:
+            logs = "\n".join(self.log(worker)[-4_000:] for worker in range(len(self.workers)))
+            raise AssertionError(f"{error}: {await self.run(run_id)}\n{logs}") from None
         return document
 
     async def close(self) -> None:

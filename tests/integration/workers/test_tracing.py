@@ -81,35 +81,49 @@ async def test_a_run_is_one_tree_from_its_caller_to_its_model_and_tools(stage: S
     with trace_receiver() as receiver, model_server(cooking) as server:
         run_id = await ordered(stage, receiver, server)
         [run] = await has(receiver, "invoke_workflow Kitchen")
-        trigger = receiver.one("trigger Kitchen/order")
-        cook, waiter = receiver.one("invoke_agent Cook"), receiver.one("invoke_agent Waiter")
-        weigh, spill = receiver.one("execute_tool weigh"), receiver.one("execute_tool spill")
-        chats = receiver.named("chat stub")
         header_of_model = server.headers[0].get("traceparent")
+
+    is_one_tree(receiver, run)
+    says_whose_run_it_is(receiver, run, run_id)
+    says_what_a_turn_did(receiver, run)
+    everything = b"".join(receiver.raw)
+    assert [words for words in SECRET_WORDS if words.encode() in everything] == []
+    assert header_of_model is None
+    the_tools_own_log_leads_to_its_span(stage, receiver.one("execute_tool weigh"), run_id)
+
+
+def is_one_tree(receiver: Receiver, run: SeenSpan) -> None:
+    trigger = receiver.one("trigger Kitchen/order")
+    cook, waiter = receiver.one("invoke_agent Cook"), receiver.one("invoke_agent Waiter")
+    tools = [receiver.one(f"execute_tool {name}") for name in ("weigh", "spill")]
 
     assert {span.trace_id for span in receiver.spans} == {CALLERS.split("-")[1]}
     assert len(receiver.spans) == 9  # nothing twice, and nobody else's
     assert (trigger.parent_id, trigger.kind, trigger.service) == ("00f067aa0ba902b7", "server", "unattended-gateway")
     assert (run.parent_id, run.kind, run.service) == (trigger.span_id, "internal", "unattended-worker")
     assert [turn.parent_id for turn in (cook, waiter)] == [run.span_id, run.span_id]
-    assert [(chat.parent_id, chat.kind) for chat in chats] == [
+    assert [(chat.parent_id, chat.kind) for chat in receiver.named("chat stub")] == [
         *[(cook.span_id, "client")] * 2,
         (waiter.span_id, "client"),
     ]
-    assert {weigh.parent_id, spill.parent_id} == {cook.span_id}
+    assert {each.parent_id for each in tools} == {cook.span_id}
+
+
+def says_whose_run_it_is(receiver: Receiver, run: SeenSpan, run_id: str) -> None:
+    of_trigger = receiver.one("trigger Kitchen/order").attributes
+    told = ("app_id", "outcome", "state", "attempt")
+
     assert {run.attributes[name] for name in ("unattended.run_id", "gen_ai.conversation.id")} == {run_id}
-    assert {name: run.attributes[f"unattended.{name}"] for name in ("app_id", "outcome", "state", "attempt")} == {
-        "app_id": "acme",
-        "outcome": "completed",
-        "state": "succeeded",
-        "attempt": 1,
-    }
-    assert (trigger.attributes["unattended.trigger.type"], trigger.attributes["unattended.run_id"]) == (
-        "webhook",
-        run_id,
-    )
+    assert [run.attributes[f"unattended.{name}"] for name in told] == ["acme", "completed", "succeeded", 1]
+    assert (of_trigger["unattended.trigger.type"], of_trigger["unattended.run_id"]) == ("webhook", run_id)
+
+
+def says_what_a_turn_did(receiver: Receiver, run: SeenSpan) -> None:
+    cook, chat = receiver.one("invoke_agent Cook"), receiver.named("chat stub")[0].attributes
+    weigh, spill = receiver.one("execute_tool weigh"), receiver.one("execute_tool spill")
+
     assert (cook.attributes["unattended.turn"], cook.attributes["unattended.handoff"]) == (1, "Waiter")
-    assert {name: value for name, value in chats[0].attributes.items() if "usage" in name} == {
+    assert {name: value for name, value in chat.items() if "usage" in name} == {
         "gen_ai.usage.input_tokens": 100,
         "gen_ai.usage.output_tokens": 20,
         "gen_ai.usage.cache_read.input_tokens": 40,
@@ -117,30 +131,23 @@ async def test_a_run_is_one_tree_from_its_caller_to_its_model_and_tools(stage: S
         "gen_ai.usage.reasoning.output_tokens": 5,
         "unattended.usage": "reported",
     }
-    models = [chats[0].attributes[f"gen_ai.{name}"] for name in ("provider.name", "request.model", "response.model")]
+    models = [chat[f"gen_ai.{name}"] for name in ("provider.name", "request.model", "response.model")]
     assert models == ["openai", "stub", "stub-2026-01-01"]
-    assert [(span.failed, span.attributes.get("error.type")) for span in (weigh, spill, cook, run)] == [
-        (False, None),
-        (True, "ValueError"),
-        (False, None),
-        (False, None),
-    ]
-    everything = b"".join(receiver.raw)
-    assert [words for words in SECRET_WORDS if words.encode() in everything] == []
-    assert header_of_model is None
+    assert (spill.failed, spill.attributes["error.type"]) == (True, "ValueError")
+    assert [(span.failed, span.attributes.get("error.type")) for span in (weigh, cook, run)] == [(False, None)] * 3
+
+
+def the_tools_own_log_leads_to_its_span(stage: Stage, weigh: SeenSpan, run_id: str) -> None:
     lines = [json.loads(line) for line in stage.log().splitlines() if line.startswith("{")]
-    [of_tool] = [line for line in lines if line["event"] == "weighed"]
-    assert {name: of_tool[name] for name in ("run_id", "app_id", "workflow", "attempt")} == {
-        "run_id": run_id,
-        "app_id": "acme",
-        "workflow": "Kitchen",
-        "attempt": 1,
-    }
-    assert (of_tool["trace_id"], of_tool["span_id"]) == (weigh.trace_id, weigh.span_id)
-    assert of_tool["headers"] == {"traceparent": f"00-{weigh.trace_id}-{weigh.span_id}-01"}
+    [line] = [each for each in lines if each["event"] == "weighed"]
+
+    told = ("run_id", "app_id", "workflow", "attempt")
+    assert [line[name] for name in told] == [run_id, "acme", "Kitchen", 1]
+    assert (line["trace_id"], line["span_id"]) == (weigh.trace_id, weigh.span_id)
+    assert line["headers"] == {"traceparent": f"00-{weigh.trace_id}-{weigh.span_id}-01"}
     about_run = [line for line in lines if line.get("run_id") == run_id]
     assert {"run_claimed", "turn_committed", "tool_failed", "run_finished"} <= {line["event"] for line in about_run}
-    assert {(line["trace_id"], line["attempt"]) for line in about_run} == {(run.trace_id, 1)}
+    assert {(line["trace_id"], line["attempt"]) for line in about_run} == {(weigh.trace_id, 1)}
 
 
 async def test_who_takes_a_run_over_goes_on_in_its_trace_and_points_to_who_was_killed(stage: Stage) -> None:

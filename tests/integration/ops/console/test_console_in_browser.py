@@ -87,6 +87,12 @@ async def test_a_person_finds_a_run_and_reads_its_story_without_scripts(console:
     assert "since=1h" in page.url
     await page.get_by_role("link", name=f"…{run_id[-6:]}").click()
 
+    await tells_the_story(page)
+    await context.close()
+    assert misdeeds == []
+
+
+async def tells_the_story(page: Page) -> None:
     await expect(page.get_by_role("heading", level=1)).to_have_text("Digest for acme")
     story = await page.get_by_role("main").inner_text()
     for said in (
@@ -109,8 +115,6 @@ async def test_a_person_finds_a_run_and_reads_its_story_without_scripts(console:
     assert await bars.count() == 2
     starts = [float(str(await bars.nth(at).get_attribute("x")).rstrip("%")) for at in range(2)]
     assert 0 <= starts[0] < starts[1] < 100
-    await context.close()
-    assert misdeeds == []
 
 
 async def test_an_action_is_allowed_confirmed_and_done(console: Console, browser: Browser) -> None:
@@ -192,19 +196,8 @@ async def test_the_runbook_is_read_without_login(console: Console, browser: Brow
     assert misdeeds == []
 
 
-async def attacked(console: Console) -> dict[str, str]:
-    """What others have written, in every place that a page shows; the pages, each with how often it says it."""
-    database, store, now = console.gateway.ground.database, console.gateway.ground.store, datetime.now(UTC)
-    spec = FormSpec(name="attacked", title=ATTACK, description=ATTACK, inputs={ATTACK: FormInput(label=ATTACK)})
-    trigger = Trigger("Sales", spec, app_id=ATTACK)
-    await console.gateway.ground.triggers.create(trigger)
-    await console.gateway.ground.triggers.pause(trigger, Pause(now, ATTACK, ATTACK))
-    note = {"at": now, "reason": ATTACK, "detail": ATTACK, "event_id": ATTACK}
-    await database["triggers"].update_one({"_id": trigger.id}, {"$set": {"notes": [note]}})
-    await use(database, [Used(app_id=ATTACK, workflow=ATTACK, agent=ATTACK, model=ATTACK, at=now)])
-    await Budgets(database).set(checked_budget(app_id=ATTACK, window="day", unit="tokens", limit=1), by=ATTACK)
-    run_id = await accepted(console.stage, app_id=ATTACK, input={"x": ATTACK}, message=ATTACK, user_id=ATTACK)
-    turn = {
+def attacked_turn() -> dict[str, object]:
+    return {
         "agent": ATTACK,
         "text": ATTACK,
         "handoff": ATTACK,
@@ -217,7 +210,21 @@ async def attacked(console: Console) -> dict[str, str]:
         "duration_s": 1.0,
         "errors": [{"where": ATTACK, "type": ATTACK, "message": ATTACK, "traceback": ""}],
     }
-    await store.turns.insert_one({**turn, "_id": f"{run_id}:1", "run_id": run_id, "number": 1, "token": 1})
+
+
+async def attacked(console: Console) -> dict[str, str]:
+    """What others have written, in every place that a page shows; the pages, each with how often it says it."""
+    database, store, now = console.gateway.ground.database, console.gateway.ground.store, datetime.now(UTC)
+    spec = FormSpec(name="attacked", title=ATTACK, description=ATTACK, inputs={ATTACK: FormInput(label=ATTACK)})
+    trigger = Trigger("Sales", spec, app_id=ATTACK)
+    await console.gateway.ground.triggers.create(trigger)
+    await console.gateway.ground.triggers.pause(trigger, Pause(now, ATTACK, ATTACK))
+    note = {"at": now, "reason": ATTACK, "detail": ATTACK, "event_id": ATTACK}
+    await database["triggers"].update_one({"_id": trigger.id}, {"$set": {"notes": [note]}})
+    await use(database, [Used(app_id=ATTACK, workflow=ATTACK, agent=ATTACK, model=ATTACK, at=now)])
+    await Budgets(database).set(checked_budget(app_id=ATTACK, window="day", unit="tokens", limit=1), by=ATTACK)
+    run_id = await accepted(console.stage, app_id=ATTACK, input={"x": ATTACK}, message=ATTACK, user_id=ATTACK)
+    await store.turns.insert_one({**attacked_turn(), "_id": f"{run_id}:1", "run_id": run_id, "number": 1, "token": 1})
     ended = {"token": 1, "owner": ATTACK, "from": now, "until": now, "turn": 1, "ended": ATTACK, "reason": ATTACK}
     error = {"type": ATTACK, "message": ATTACK, "agent": ATTACK, "turn": 1}
     asked = {"kind": "tool", "tool": ATTACK, "agent": ATTACK, "turn": 1, "text": ATTACK, "payload": {"x": ATTACK}}
