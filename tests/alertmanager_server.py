@@ -2,7 +2,6 @@
 
 import json
 import subprocess
-import time
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ops.free_ports import free_address
-from tests.programs import require_program
+from tests.programs import require_program, until_ready
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,19 +35,8 @@ def alertmanager(folder: Path, config: Path) -> Iterator[Alertmanager]:
     with (place / "log").open("wb") as log:
         process = subprocess.Popen([program, *arguments, "--cluster.listen-address="], stdout=log, stderr=log)
     try:
-        _wait_until_ready(process, address, place / "log")
+        until_ready(process, address, place / "log")
         yield Alertmanager(address)
     finally:
         process.kill()  # its data is nobody's
         process.wait(10)
-
-
-def _wait_until_ready(process: subprocess.Popen[bytes], address: str, log: Path) -> None:
-    give_up_at = time.monotonic() + 30
-    while process.poll() is None and time.monotonic() < give_up_at:
-        try:
-            with urllib.request.urlopen(f"http://{address}/-/ready", timeout=5):
-                return
-        except OSError:
-            time.sleep(0.05)
-    raise AssertionError(f"Alertmanager does not get ready:\n{log.read_text()}")

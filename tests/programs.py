@@ -2,6 +2,10 @@
 
 import os
 import shutil
+import subprocess
+import time
+import urllib.request
+from pathlib import Path
 
 import pytest
 
@@ -14,3 +18,14 @@ def require_program(name: str, *, package: str) -> str:
     if found is None:
         pytest.skip(f"{name} is not installed here: apt-get install {package}")
     return found
+
+
+def until_ready(process: subprocess.Popen[bytes], address: str, log: Path) -> None:
+    give_up_at = time.monotonic() + 30
+    while process.poll() is None and time.monotonic() < give_up_at:
+        try:
+            with urllib.request.urlopen(f"http://{address}/-/ready", timeout=5):
+                return
+        except OSError:
+            time.sleep(0.05)
+    raise AssertionError(f"it does not get ready:\n{log.read_text()}")

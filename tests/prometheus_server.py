@@ -7,7 +7,6 @@ with prometheus(tmp_path, scrape_config({"worker": "127.0.0.1:9402"}, rule_files
 
 import json
 import subprocess
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,7 +17,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from ops.free_ports import free_address
-from tests.programs import require_program
+from tests.programs import require_program, until_ready
 
 JOB = "unattended"
 Parameters = Mapping[str, str | float]
@@ -81,22 +80,11 @@ def prometheus(folder: Path, config: Mapping[str, Any] | Path) -> Iterator["Prom
     with (place / "log").open("wb") as log:
         process = subprocess.Popen([program, *arguments, "--log.level=warn"], stdout=log, stderr=log)
     try:
-        _wait_until_ready(process, address, place / "log")
+        until_ready(process, address, place / "log")
         yield PrometheusServer(f"http://{address}")
     finally:
         process.kill()  # its data is nobody's
         process.wait(10)
-
-
-def _wait_until_ready(process: subprocess.Popen[bytes], address: str, log: Path) -> None:
-    give_up_at = time.monotonic() + 30
-    while process.poll() is None and time.monotonic() < give_up_at:
-        try:
-            with urllib.request.urlopen(f"http://{address}/-/ready", timeout=5):
-                return
-        except OSError:
-            time.sleep(0.05)
-    raise AssertionError(f"Prometheus does not get ready:\n{log.read_text()}")
 
 
 @dataclass(frozen=True, slots=True)

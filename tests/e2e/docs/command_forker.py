@@ -46,7 +46,7 @@ def become(asked: dict[str, Any], streams: list[int]) -> None:
     os.environ.clear()
     os.environ.update(asked["env"])
     sys.argv = asked["argv"]
-    sys.stdin, sys.stdout, sys.stderr = open(0), open(1, "w"), open(2, "w", buffering=1)  # noqa: SIM115
+    sys.stdin, sys.stdout, sys.stderr = open(0), open(1, "w"), open(2, "w", buffering=1)  # noqa: SIM115 -- they live as long as the process
 
 
 def answer(caller: socket.socket) -> bool:
