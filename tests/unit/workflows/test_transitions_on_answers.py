@@ -1,5 +1,6 @@
 """Transitions on answers: a gate opens for the answer that it waits for, and a tool decides what an answer becomes."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +23,8 @@ def gate(*transitions: dict[str, Any], declared: str = "string", default: Any = 
     return {"type": declared, "source": {"type": "state", "default": default, "transitions": list(transitions)}}
 
 
-def to(target: Any, trigger: dict[str, Any] | None = None, **more: Any) -> dict[str, Any]:
-    """`match` belongs to the trigger."""
-    match = {"match": more.pop("match")} if "match" in more else {}
-    return {"from": "pending", "to": target, "trigger": {**(trigger or ASK), **match}, **more}
+def to(target: Any, trigger: Mapping[str, Any] = ASK, *, start: Any = "pending", match: Any = None) -> dict[str, Any]:
+    return {"from": start, "to": target, "trigger": {**trigger, **({} if match is None else {"match": match})}}
 
 
 def package(folder: Path, definition: dict[str, Any]) -> Package:
@@ -77,8 +76,8 @@ WAYS = gate(to("accepted", match={"in": ["yes", "ok"]}), to("rejected", match={"
         (TWO_ENDS, "accepted", "accepted"),
         (TWO_ENDS, "rejected", "rejected"),
         (TWO_ENDS, FORM, "pending"),  # which of the two a form means, nobody has said
-        (gate(to("accepted"), to("done", **{"from": "accepted"})), FORM, "accepted"),
-        (gate(to("accepted"), to("rejected", **{"from": None})), FORM, "accepted"),
+        (gate(to("accepted"), to("done", start="accepted")), FORM, "accepted"),
+        (gate(to("accepted"), to("rejected", start=None)), FORM, "accepted"),
         (gate(to("accepted"), {"to": "rejected", "trigger": ASK}), FORM, "pending"),
         (WAYS, "OK", "accepted"),
         (WAYS, "no", "rejected"),
@@ -155,7 +154,7 @@ ANY_ANSWER = {"type": "tool_response", "tool": "approve"}
         (False, [to("a"), to("b")]),
         (False, [to("a", match={"equals": "yes"}), to("b", match={"equals": "no"})]),
         (False, [to("a", match={"equals": True}), to("b", match={"equals": "no"})]),
-        (False, [to("a", match={"any": True}), to("b", match={"any": True}, **{"from": "a"})]),
+        (False, [to("a", match={"any": True}), to("b", match={"any": True}, start="a")]),
         (False, [to("a", match={"any": True}), to("b", {**ASK, "tool": "other"}, match={"any": True})]),
         (False, [to("a", match={"any": True}), to("b", {**ASK, "response_key": "why"}, match={"any": True})]),
         (False, [to("a", match={"any": True}), to("a", match={"equals": "x"})]),
