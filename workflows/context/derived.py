@@ -39,12 +39,8 @@ def _guard_holds(transition: Transition, value: Any) -> bool:
     return isinstance(transition.from_, Unset) or same(value, transition.from_)
 
 
-def _waits_for_person(transition: Transition) -> bool:
-    return transition.trigger.type == "ui_response"
-
-
 def _is_decided_by_tool(variable: Variable, transition: Transition, turn: TurnSeen) -> bool:
-    return variable.name in turn.written and _waits_for_person(transition)
+    return variable.name in turn.written and transition.trigger.type == "ui_response"
 
 
 def _value(transition: Transition, fired: Fired, to: ValueType) -> Any:

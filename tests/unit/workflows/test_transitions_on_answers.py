@@ -203,6 +203,7 @@ ANSWERED = {"approve": {"verdict": "accepted"}}
         ("pass", "accepted"),
         ("context_variables['gate'] = 'checked: ' + answer['verdict']", "checked: accepted"),
         ("context_variables.set('gate', None)", None),
+        ("context_variables['gate'] = context_variables['gate']", "pending"),  # decided, though nothing changed
         ("context_variables['other'] = 'x'", "accepted"),
     ],
 )
