@@ -91,7 +91,7 @@ class WorkerProcess:
         chat_models = Models(models.models, self.settings.resolve_secret)
         self._opened.callback(lambda: self.submit(chat_models.close()).result(timeout=5))
         agents = AgentShop(chat_models, self._tool_threads)
-        self._builds = PackageBuilds(catalog, agents, on_packages=self._learn)
+        self._builds = PackageBuilds(catalog, agents, on_packages=self._learn, environment=self.settings.environ)
         self._opened.callback(self._builds.close)
         self.heartbeat = Heartbeat(
             url=self.settings.mongodb_url or "",
