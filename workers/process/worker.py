@@ -140,7 +140,7 @@ class WorkerProcess:
         )
         await self.store.ensure_indexes()
         await self.ledger.ensure_indexes()
-        await self.budgets.ensure_indexes()
+        await self.budgets.open()
         self.store_pulse = StorePulse(lambda: database.command("ping"))
         pulse = self._loop.create_task(self.store_pulse.beat(), name="store pulse")
         self._opened.callback(lambda: self._loop.call_soon_threadsafe(pulse.cancel))

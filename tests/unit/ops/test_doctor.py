@@ -318,11 +318,12 @@ async def test_a_variable_that_a_package_requires_is_a_problem_where_it_is_not_s
     settings = Settings(packages=(packages,), models=packages / "models.yaml")
 
     found = {
-        value: by_name(await check_packages_and_models(replace(settings, environ=environ)))["package DailyDigest"]
-        for value, environ in (("", {}), ("s3cr3t", {"SLACK_URL": "s3cr3t"}))
+        name: by_name(await check_packages_and_models(replace(settings, environ=environ)))["package DailyDigest"]
+        for name, environ in (("absent", {}), ("there", {"SLACK_URL": "s3cr3t"}))
     }
 
-    assert (found[""].level, found["s3cr3t"].level) == ("problem", "ok")
-    assert found[""].found.startswith("orchestrator.yaml: requires.env: the environment variable SLACK_URL is not set")
-    assert found[""].advice == "set it in the environment that the workers are started with"
+    assert (found["absent"].level, found["there"].level) == ("problem", "ok")
+    said = "orchestrator.yaml: requires.env: the environment variable SLACK_URL is not set"
+    assert found["absent"].found.startswith(said)
+    assert found["absent"].advice == "set it in the environment that the workers are started with"
     assert "s3cr3t" not in str(found)
