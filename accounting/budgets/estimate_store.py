@@ -68,7 +68,11 @@ def _id(key: EstimateKey) -> Document:
 
 
 def _learnt(documents: Iterable[Document]) -> Learnt:
+    """A newer version may have put more into a document than this one knows."""
     return {
-        EstimateKey(**document["_id"]): [Observation(beyond, answer) for beyond, answer in document["calls"]]
-        for document in documents
+        _key(document["_id"]): [Observation(call[0], call[1]) for call in document["calls"]] for document in documents
     }
+
+
+def _key(id_: Document) -> EstimateKey:
+    return EstimateKey(id_["provider"], id_["model"], id_["workflow"], id_["agent"])

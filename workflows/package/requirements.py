@@ -5,6 +5,8 @@ from collections.abc import Mapping
 from workflows.package.findings import Finding
 from workflows.package.models import Package
 
+MAX_SHOWN = 10  # names
+
 
 def missing_environment(package: Package, environment: Mapping[str, str]) -> tuple[str, ...]:
     """The required variables that are absent or empty."""
@@ -35,4 +37,5 @@ def missing_environment_error(package: Package, environment: Mapping[str, str]) 
 def _not_set(missing: tuple[str, ...]) -> str:
     if len(missing) == 1:
         return f"the environment variable {missing[0]} is not set"
-    return f"each of the environment variables {', '.join(missing)} is needed and not set"
+    more = [f"{len(missing) - MAX_SHOWN} more"] if len(missing) > MAX_SHOWN else []
+    return f"each of the environment variables {', '.join([*missing[:MAX_SHOWN], *more])} is needed and not set"

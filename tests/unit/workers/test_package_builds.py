@@ -4,13 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.workflows.packages import write_package, write_tool
+from tests.unit.workflows.packages import load, write_package, write_tool
 from workers.process.package_builds import PackageBuilds
 from workflows.chat.agents import AgentShop
 from workflows.chat.errors import PackageDefect
 from workflows.chat.models import Models
 from workflows.chat.tool_threads import ToolThreads
 from workflows.package.catalog import Catalog
+from workflows.package.requirements import missing_environment_error
 
 
 async def why_not(folder: Path, workflow: str) -> str:
@@ -72,3 +73,13 @@ async def test_a_package_is_not_imported_without_a_variable_that_it_requires(
         assert not caught.value.outcome().transient
         assert not (tmp_path / "imported").exists()
     builds.close()
+
+
+def test_of_many_variables_the_first_are_named(tmp_path: Path) -> None:
+    names = [f"V{number}" for number in range(12)]
+    package = load(tmp_path / "P", orchestrator={**REQUIRING, "requires": {"env": names}})
+
+    error = missing_environment_error(package, {"V0": "x"})
+
+    assert error is not None
+    assert error.startswith("each of the environment variables V1, V2, V3, V4, V5, V6, V7, V8, V9, V10, 1 more is")

@@ -213,7 +213,11 @@ async def test_a_start_reads_the_newest_and_no_more_than_its_bound(
 ) -> None:
     now = datetime.now(UTC)
     kept = [
-        {"_id": {**WRITER, "agent": f"A{number}"}, "calls": [[0, 5]], "at": now - timedelta(minutes=number)}
+        {
+            "_id": {**WRITER, "agent": f"A{number}", "of_a_newer_version": 1},
+            "calls": [[0, 5, 1]],
+            "at": now - timedelta(minutes=number),
+        }
         for number in range(20)
     ]
     await store.database[COLLECTION].insert_many(kept)
