@@ -70,6 +70,7 @@ async def test_a_fresh_process_reserves_what_another_one_has_learnt(store: RunSt
 
     fresh = await opened(store)
 
+    assert reserves(fresh) == TOKENS  # from its first call on: what it had to look up would come later
     begun = await fresh.run().begin(prompt=PROMPT)
     assert (await standing(store)).reserved == TOKENS
     assert reserves(fresh, workflow="Other") == TOKENS  # as calls of the model take
