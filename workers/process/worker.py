@@ -137,6 +137,7 @@ class WorkerProcess:
             include_schema=self.settings.include_schema,
             read_document=documents.read,
             read_external=external.read,
+            check_writable=documents.check_writable,
         )
         await self.store.ensure_indexes()
         await self.ledger.ensure_indexes()

@@ -78,7 +78,7 @@ async def call_auto_tools(live: LiveTurn, output: Any) -> Sequence[Mapping[str, 
         calls.append({**call, "arguments": json.dumps(arguments, ensure_ascii=False)})
         with _shown(live.chat.context, copy.deepcopy(output)):
             text = await _call(live, tool, copy.deepcopy(arguments), written=calls[-1]["arguments"])
-            results.append({**call, "text": text})
+            results.append({**call, "text": text, **({} if tool.has_effects else {"effects": "none"})})
     return (
         {"text": None, "tool_calls": calls, "automatic": True},
         {"tool_results": results, "automatic": True},
@@ -124,7 +124,7 @@ def _word(name: str) -> str:
 
 async def _call(live: LiveTurn, tool: ToolFunction, arguments: Mapping[str, Any], *, written: str) -> str:
     try:
-        with measured(live, tool.name, written) as span:
+        with measured(live, tool, written) as span:
             text = as_answer(live, await tool.call(arguments, runtime_of(live), live.chat.built.threads))
             span.answered(text)
             return text

@@ -22,7 +22,7 @@ from workflows.chat.invoking import RaisedError
 from workflows.chat.live import LiveTurn, live_turn
 from workflows.chat.tool_calls import measured
 from workflows.chat.tool_functions import ToolFunction, ToolRefused, as_answer, note_failure, runtime_of
-from workflows.chat.transcript import FAILED
+from workflows.chat.transcript import FAILED, NO_EFFECTS
 
 MAX_SENTENCE = 500
 
@@ -62,11 +62,11 @@ class PackageTool(AG2Tool):
         """Text for the model, whatever the tool does: an error is one sentence, the traceback goes to the record."""
         redact = live.chat.redactor.text
         try:
-            with measured(live, self.name, event.arguments) as span:
+            with measured(live, self._tool, event.arguments) as span:
                 result = await self._tool.call(event.serialized_arguments, runtime_of(live), live.chat.built.threads)
                 text = as_answer(live, result)
                 span.answered(text)
-                return ToolResult(text)
+                return ToolResult(text, metadata={} if self._tool.has_effects else {NO_EFFECTS: True})
         except ToolRefused as refused:
             return _failure(redact(str(refused)))
         except NeedsHuman as needed:  # the next model call ends the chat; calls beside this one come to their end
