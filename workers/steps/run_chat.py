@@ -40,6 +40,7 @@ def new_chat(claim: Claim, built: BuiltPackage, worker: WorkerProcess) -> Conver
         next_agent=document["next_agent"],
         ended=ended,
         fixed=fixed,
+        keys_of=document.get("keys_of"),
         redactor=worker.redactor,
         ui_responses=answered(ui_responses_of(built.package, document), answers_of(document)),
         answer=worker.redactor.text(said) if (said := said_since(document)) is not None else None,

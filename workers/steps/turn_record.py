@@ -1,6 +1,6 @@
 """The record of a turn: what is stored of it, and what a run whose turns are over owes to databases."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from workers.store.storable import NotStorableError, as_storable
@@ -21,6 +21,12 @@ def stored(turn: Turn, checkpoint: Checkpoint) -> tuple[dict[str, Any], dict[str
     except NotStorableError as error:
         raise PackageDefect(str(error)) from None
     return document, {"next_agent": checkpoint.next_agent, "context": context, "progress": checkpoint.progress()}
+
+
+def record_of_writes(writes: Sequence[DocumentWrite]) -> dict[str, Any]:
+    """Which documents were written, kept with the step that they were written with: a replay would write them again."""
+    names = ("variable", "database", "collection", "key", "key_value")
+    return {"writes": [{name: getattr(write, name) for name in names} for write in writes]} if writes else {}
 
 
 def owed_at_success(

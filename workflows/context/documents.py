@@ -64,6 +64,6 @@ class DocumentPlace:
 
 
 CheckWritable = Callable[[DocumentPlace], Awaitable[None]]
-"""WriteRefusedError when a write there would be refused, or would make a second document beside the one that is meant."""
+"""WriteRefusedError when a write there would be refused, or would make a second document beside the one meant."""
 
 ReadDocument = Callable[[DocumentRead], Awaitable[Mapping[str, Any] | None]]

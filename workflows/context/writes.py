@@ -91,8 +91,9 @@ def _write(variable: Variable, target: WriteTarget, value: Any, facts: Mapping[s
 
 
 def write_places(variables: Iterable[Variable], facts: Mapping[str, Any]) -> Iterator[DocumentPlace]:
-    """Where these variables would be written. WriteRefusedError where nothing says which document it is."""
-    for variable in variables:
+    """Where these variables would be written, entities first, since they are called like their documents.
+    WriteRefusedError where nothing says which document it is."""
+    for variable in sorted(variables, key=lambda each: not isinstance(each.source, EntitySource)):
         if (target := _target(variable)) is not None:
             key_value = _key_value(target, facts, _not_written(variable, target))
             place = (target.database, target.collection, target.search_by, key_value)

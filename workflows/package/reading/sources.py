@@ -172,7 +172,7 @@ def _written_key(source: Section, query: Mapping[str, Any]) -> str | None:
     if source.text("write_strategy") is None:
         return by if by in query else None
     field = "query_template" if "query_template" in source.body else "query"
-    if by not in query:
+    if by is None or by not in query:
         source.error("missing_field", "search_by", f"is needed: which field of {field} finds what is written back")
         return None
     if not FIELD_NAME.fullmatch(by) or not isinstance(query[by], str | int | float | bool):
