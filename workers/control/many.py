@@ -26,7 +26,15 @@ MAX_REASONS = 100
 _SHOWN = ("app_id", "workflow", "trigger.name", "state", "outcome.kind", "created_at")
 
 
-Result = Changed | WouldRepeatError | tuple[str, str]
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """A replay that was not made: what it would do again."""
+
+    run_id: str
+    done: tuple[str, ...]
+
+
+Result = Changed | Skipped | tuple[str, str]
 
 
 @dataclass(slots=True)
@@ -49,10 +57,10 @@ class Tally:
         if isinstance(result, Changed):
             self.changed += result.changed
             self.already += not result.changed
-        elif isinstance(result, WouldRepeatError):
+        elif isinstance(result, Skipped):
             self.skipped += 1
             if len(self.done) < MAX_REASONS:
-                self.done.append({"run_id": result.run_id, "done": [*result.effects.sentences()]})
+                self.done.append({"run_id": result.run_id, "done": list(result.done)})
         else:
             self.refused += 1
             if len(self.reasons) < MAX_REASONS:
@@ -127,6 +135,6 @@ async def _tried(change: Callable[[str], Awaitable[Changed]], run_id: str) -> Re
     try:
         return await change(run_id)
     except WouldRepeatError as error:
-        return error
+        return Skipped(run_id, tuple(error.effects.sentences()))
     except (RefusedError, RunNotFoundError) as error:
         return run_id, str(error)
