@@ -169,9 +169,13 @@ def _entity(source: Section, given: SourceContext) -> Source:
 def _written_key(source: Section, query: Mapping[str, Any]) -> str | None:
     """The field of the query that finds the document again when it is written back: `search_by`, or the only one."""
     by = source.text("search_by") or (next(iter(query)) if len(query) == 1 else "_id" if "_id" in query else None)
+    field = "query_template" if "query_template" in source.body else "query"
+    written = source.body.get(field)
+    if isinstance(written, Mapping) and source.text("search_by") not in (None, *written):
+        source.error("wrong_value", "search_by", f"must be one of the fields of {field}: the one that finds it again")
+        return None
     if source.text("write_strategy") is None:
         return by if by in query else None
-    field = "query_template" if "query_template" in source.body else "query"
     if by is None or by not in query:
         source.error("missing_field", "search_by", f"is needed: which field of {field} finds what is written back")
         return None
