@@ -23,8 +23,8 @@ from workers.steps.failures import failed, outcome_of
 from workers.steps.release import Ending, hand_back_when_store_is_back, log_written, release
 from workers.steps.resuming import load_package, load_run_context, resume_transcript
 from workers.steps.retry_policy import Finish, Requeue, decide
-from workers.steps.run_chat import key_facts_of, new_chat, question_in
-from workers.steps.turn_record import owed_at_success, record_of_writes, stored
+from workers.steps.run_chat import key_facts_of, new_chat, questions_in
+from workers.steps.turn_record import as_storable_turn, owed_at_success, record_of_writes, stored, unfinished_turn
 from workers.store.run import Claim, LeaseLostError, RunState, labels
 from workers.store.storable import NotStorableError, as_storable
 from workflows.chat import guards
@@ -167,7 +167,7 @@ async def ending_of(chat: Conversation | None, outcome: Outcome, claim: Claim, w
         writes, refused = owed_by(chat, decision, before, claim)  # its last steps may have changed what is owed
     if refused is not None:
         return Ending(Finish(RunState.FAILED), refused, (), record_of(chat, claim))
-    return Ending(decision, outcome, writes, {**record_of(chat, claim), **question_in(chat, outcome, claim)})
+    return Ending(decision, outcome, writes, {**record_of(chat, claim), **questions_in(chat, outcome, claim)})
 
 
 def decision_on(
@@ -196,15 +196,16 @@ def owed_by(
 
 def record_of(chat: Conversation, claim: Claim) -> Mapping[str, Any]:
     """What the last steps left: the context, what failed outside of the turns that were kept, and what is known of a
-    turn that was not finished."""
+    turn that was not finished. A run that rests in the middle of a turn goes on from the context before that turn, so
+    that stays."""
     try:
-        context = {"context": as_storable(chat.kept())}
+        context = {"context": as_storable(chat.kept())} if not (chat.resting and chat.turns) else {}
     except NotStorableError as error:
         log.warning("last_context_not_stored", extra={"run_id": chat.fixed["run_id"], "reason": str(error)})
         context = {}
     errors = [chat.redactor.data(incident.as_document()) for incident in chat.incidents]
-    unfinished = None if chat.speaking is None else {**chat.speaking.calls_as_document(), "token": claim.token}
-    return {**context, "errors": as_storable({"errors": errors})["errors"], "unfinished": unfinished}
+    errors = as_storable({"errors": errors})["errors"]
+    return {**context, "errors": errors, "unfinished": unfinished_turn(chat, claim)}
 
 
 async def take_turns(chat: Conversation, claim: Claim, worker: WorkerProcess) -> Outcome:
@@ -213,6 +214,8 @@ async def take_turns(chat: Conversation, claim: Claim, worker: WorkerProcess) ->
 
     async def commit(number: int, turn: Turn, checkpoint: Checkpoint) -> None:
         document, state = stored(turn, checkpoint)
+        if chat.speaking is not None and chat.speaking.journal.durable:
+            document |= as_storable_turn(chat.speaking.open_turn())  # until the run counts this turn
         writes = writes_of_turn(chat.package, turn.context_changes, checkpoint.context, facts, first=number == 1)
         document |= record_of_writes(writes)
         passed("turn taken")

@@ -127,7 +127,7 @@ async def effects_of(store: RunStore, run: Document) -> Effects:
     for written in _writes_of(run, None):
         effects.add(written)
     async for token in _answered_later(store, run):
-        if token != unfinished.get("token"):
+        if token not in unfinished.get("tokens", ()):
             effects.unknown_turn = run["turn"] + 1
     return effects
 

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 
 from workflows.chat.errors import NeedsHuman
 from workflows.chat.invoking import RaisedError
+from workflows.chat.journal import CallStep
 from workflows.chat.live import BegunToolCall, LiveTurn
 from workflows.chat.tool_functions import ToolFunction, ToolRefused
 from workflows.spans import ToolSpan
@@ -37,3 +38,9 @@ def measured(live: LiveTurn, tool: ToolFunction, arguments: str = "{}") -> Itera
             noted.state = "asked"
             raise
         answered(failed=False)
+
+
+def note_recorded(live: LiveTurn, tool: ToolFunction, arguments: str, step: CallStep) -> None:
+    """Of a call that another taking of this turn has made, and that is not made again."""
+    if tool.has_effects:
+        live.begin_call(tool.name, arguments).state = "failed" if step.failed else "done"

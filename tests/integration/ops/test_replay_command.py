@@ -184,7 +184,7 @@ async def test_a_turn_that_nobody_has_told_of_is_called_unknown(stage: Stage, ke
         run = await refunded(stage)
         changes: dict[str, Any] = {"$unset": {"unfinished": ""}} if kept == "an older version" else {}
         if kept == "its worker died":  # its last owner found nothing to do, as after a limit
-            changes = {"$set": {"unfinished.token": 2, "unfinished.calls": []}}
+            changes = {"$set": {"unfinished.tokens": [2], "unfinished.calls": []}}
         await stage.store.runs.update_one({"_id": run["_id"]}, changes)
 
         refused = await unattended(stage, "runs", "replay", run["_id"])

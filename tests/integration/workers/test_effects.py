@@ -23,7 +23,7 @@ def turn(number: int, *calls: tuple[str, str, dict[str, Any]], **changes: Any) -
 
 def noted(number: int, token: int = 1, **states: str) -> dict[str, Any]:
     calls = [{"tool": tool, "arguments": "{}", "state": state} for tool, state in states.items()]
-    return {"turn": number, "agent": "A", "token": token, "calls": calls}
+    return {"turn": number, "agent": "A", "tokens": [token], "calls": calls}
 
 
 def asked(token: int, number: int, *, ok: bool = True) -> dict[str, Any]:
@@ -31,7 +31,7 @@ def asked(token: int, number: int, *, ok: bool = True) -> dict[str, Any]:
 
 
 ONE = ["turn 1: pay(amount=12) was called"]
-PAY = ("pay", '{"amount": 12}', {})
+PAY: tuple[str, str, dict[str, Any]] = ("pay", '{"amount": 12}', {})
 CASES: dict[str, tuple[dict[str, Any], list[dict[str, Any]], list[dict[str, Any]], list[str]]] = {
     "nothing was done": ({}, [turn(1)], [], []),
     "a call": ({}, [turn(1, PAY)], [], ONE),

@@ -209,7 +209,14 @@ async def test_what_a_replay_does_again_is_listed_before_it_is_made(console: Con
     run_id = await accepted(console.stage)
     call = {"id": "1", "name": "refund", "arguments": '{"note": "<b>12</b>"}'}
     events = [{"text": None, "tool_calls": [call]}, {"tool_results": [{"id": "1", "name": "refund", "text": "ok"}]}]
-    said = {"agent": "Payer", "text": "", "handoff": None, "context_changes": {}, "tokens": {}, "duration_s": 1.0}
+    said: dict[str, Any] = {
+        "agent": "Payer",
+        "text": "",
+        "handoff": None,
+        "context_changes": {},
+        "tokens": {},
+        "duration_s": 1.0,
+    }
     turn = {"_id": f"{run_id}:1", "run_id": run_id, "number": 1, **said, "events": events}
     await console.stage.store.turns.insert_one(turn)
     outcome = {"kind": "package_error", "reason": "not written", "error": None}
