@@ -5,6 +5,9 @@ from typing import Any
 
 import pytest
 
+from tests.integration.stage import Stage, relay
+from workers.control.answer import answer
+from workers.control.cancelling import discard
 from workers.control.effects import EFFECT_FIELDS, MAX_LISTED, Effects, effects_of
 from workers.store.run_store import RunStore
 
@@ -103,3 +106,40 @@ async def test_a_replay_has_new_keys_only_of_a_run_that_succeeded(store: RunStor
 
     assert found.as_json()["keys"] == keys
     assert ("new idempotency keys" in found.about_keys()) is (keys == "new")
+
+
+ASKING = """
+from workflows.tools import use_ui_tool
+
+
+def pay(amount: int):
+    return "paid"
+
+
+async def ask():
+    return await use_ui_tool("Card", {"of": "money"})
+"""
+
+
+@pytest.mark.parametrize("then", ["discarded", "answered"])
+async def test_of_a_turn_that_rested_what_was_done_before_is_known(stage: Stage, then: str) -> None:
+    package = relay("Asker", ["A"])
+    tools = [{"agent": "A", "file": "ask.py", "function": name} for name in ("pay", "ask")]
+    stage.package("Asker", {**package, "tools": {"tools": tools}, "tools/ask.py": ASKING})
+    pay, ask = {"name": "pay", "arguments": {"amount": 12}}, {"name": "ask"}
+    stage.answers({"A": [{"tool_calls": [pay]}, {"tool_calls": [ask]}, {"error": {"status": 400}}]})
+    await stage.start_worker()
+    rested = await stage.ended((await stage.accept("Asker")).run_id)
+    assert rested["state"] == "needs_human", rested["outcome"]
+
+    if then == "discarded":
+        await discard(stage.store, rested["_id"], by="ada")
+    else:
+        given = {"Card": {"verdict": "yes"}}
+        await answer(stage.store, stage.wakeups, rested["_id"], question=1, by="ada", responses=given)
+    run = await stage.ended(rested["_id"])
+
+    assert run["state"] == ("cancelled" if then == "discarded" else "failed"), run["outcome"]
+    found = await effects_of(stage.store, run)
+    asked_too = [] if then == "discarded" else ["turn 1: ask() was called"]
+    assert list(found.sentences()) == [*ONE, *asked_too]
