@@ -19,7 +19,8 @@ async def anywhere(_place: DocumentPlace) -> None:
 
 
 async def check_writes(variables: Iterable[Variable], facts: Mapping[str, Any], check: CheckWritable) -> None:
-    """ContextError names every document that cannot be written; ContextUnavailableError when that is not known."""
+    """ContextError names every document that cannot be written; ContextUnavailableError when that is not known, and
+    WriteTooSlowError when a write would not find its document in time."""
     try:
         places = _distinct(write_places(variables, facts))
     except WriteRefusedError as error:
@@ -35,8 +36,6 @@ async def check_writes(variables: Iterable[Variable], facts: Mapping[str, Any], 
     if refused:
         raise ContextError("; ".join(refused))
     for each in filter(None, results):
-        if isinstance(each, TimeoutError):
-            raise _unavailable(places, f"no answer within {READ_DEADLINE_S:g} s")
         if isinstance(each, PyMongoError) and store_is_away(each):
             raise _unavailable(places, f"the database: {type(each).__name__}")
         raise each

@@ -7,7 +7,7 @@ import pytest
 from pymongo.errors import AutoReconnect, OperationFailure
 
 from tests.unit.workflows.contexts import FACTS, Shop, package
-from workflows.context.documents import DocumentPlace, WriteRefusedError
+from workflows.context.documents import DocumentPlace, WriteRefusedError, WriteTooSlowError
 from workflows.context.external.reader import no_external_reads
 from workflows.context.loading import ContextSources, load_context
 from workflows.context.missing import ContextError, ContextUnavailableError
@@ -63,8 +63,12 @@ async def test_each_document_that_may_be_written_is_looked_for_once(tmp_path: Pa
     ("error", "raised", "words"),
     [
         (WriteRefusedError("order o-7 is read-only"), ContextError, "order o-7 is read-only"),
-        (TimeoutError(), ContextUnavailableError, "whether order can be written back is not known: no answer"),
-        (AutoReconnect("at 10.0.0.1"), ContextUnavailableError, "the database: AutoReconnect"),
+        (WriteTooSlowError("no index"), WriteTooSlowError, "no index"),
+        (
+            AutoReconnect("at 10.0.0.1"),
+            ContextUnavailableError,
+            "order can be written back is not known: the database: Auto",
+        ),
         (OperationFailure("odd", 1), OperationFailure, "odd"),
     ],
     ids=str,
