@@ -26,6 +26,10 @@ _PROBLEM = {
             "additionalProperties": {"type": "string"},
             "description": "A sentence for each field at fault.",
         },
+        "done": {
+            "type": "object",
+            "description": "Of a replay that was not made: the tool calls and write-backs that it would make again.",
+        },
     },
     "examples": [
         {

@@ -38,7 +38,7 @@ from workers.process.watchdog import Watchdog, end_process
 from workers.process.worker_metrics import WorkerMetrics
 from workers.settings import Settings
 from workers.store.documents import Documents
-from workers.store.ownership import Ownership
+from workers.store.ownership import Ownership, found_within_s
 from workers.store.run_store import RunStore, connect
 from workers.tracing.tracing import NO_TRACING, Tracing, open_tracing
 from workflows.chat.agents import AgentShop, BuiltPackage
@@ -126,7 +126,11 @@ class WorkerProcess:
             on_fenced=self.metrics.fenced,
         )
         self.lanes = Lanes(self.store, self.ownership, self.admission, self.stopping)
-        documents = Documents(database.client, own_database=self.settings.database)
+        documents = Documents(
+            database.client,
+            own_database=self.settings.database,
+            found_within_s=found_within_s(self.settings.lease_s),
+        )
         external = ExternalReader(
             allowed_hosts=self.settings.external_hosts, resolve_secret=self.settings.resolve_secret
         )
@@ -137,6 +141,7 @@ class WorkerProcess:
             include_schema=self.settings.include_schema,
             read_document=documents.read,
             read_external=external.read,
+            check_writable=documents.check_writable,
         )
         await self.store.ensure_indexes()
         await self.ledger.ensure_indexes()

@@ -111,6 +111,7 @@ class Tool:
     bound: bool = True
     auto_invoke: bool = False
     timeout_s: float | None = None
+    has_effects: bool = True  # whether a call may change anything; taken for granted unless the author says none
     place: str = field(default="", compare=False)  # where it stands in its file, as tools[2]; for findings
 
     @property
