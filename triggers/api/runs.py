@@ -10,6 +10,7 @@ from triggers.api.idempotency import IdempotencyKeys, IdempotencyText
 from triggers.api.openapi import answers
 from triggers.api.paging import Page
 from triggers.api.problems import invalid_fields
+from triggers.api.routes import StrictRoute
 from triggers.api.run_making import make_run
 from triggers.api.run_models import (
     AcceptedRun,
@@ -50,7 +51,7 @@ def _leading_on(name: str) -> dict[str, Any]:
 
 
 def run_routes(ground: TriggerGround) -> APIRouter:
-    router = APIRouter(tags=["Runs"])
+    router = APIRouter(tags=["Runs"], route_class=StrictRoute)
     _add_reading(router, ground)
     _add_making(router, ground)
     _add_changing(router, ground)

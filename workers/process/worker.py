@@ -91,7 +91,7 @@ class WorkerProcess:
         chat_models = Models(models.models, self.settings.resolve_secret)
         self._opened.callback(lambda: self.submit(chat_models.close()).result(timeout=5))
         agents = AgentShop(chat_models, self._tool_threads)
-        self._builds = PackageBuilds(catalog, agents, on_packages=self._learn)
+        self._builds = PackageBuilds(catalog, agents, on_packages=self._learn, environment=self.settings.environ)
         self._opened.callback(self._builds.close)
         self.heartbeat = Heartbeat(
             url=self.settings.mongodb_url or "",
@@ -145,7 +145,7 @@ class WorkerProcess:
         )
         await self.store.ensure_indexes()
         await self.ledger.ensure_indexes()
-        await self.budgets.ensure_indexes()
+        await self.budgets.open()
         self.store_pulse = StorePulse(lambda: database.command("ping"))
         pulse = self._loop.create_task(self.store_pulse.beat(), name="store pulse")
         self._opened.callback(lambda: self._loop.call_soon_threadsafe(pulse.cancel))

@@ -52,6 +52,7 @@ class Orchestrator:
     failure_message_key: str | None = None
     inputs: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     limits: Limits = field(default_factory=Limits)
+    required_environment: tuple[str, ...] = ()  # names of variables that its tools read from the worker's environment
 
 
 @dataclass(frozen=True, slots=True)
