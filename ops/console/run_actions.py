@@ -16,7 +16,7 @@ from triggers.gateway.problems import ProblemError
 from workers.control.answer import answer
 from workers.control.cancelling import cancel, discard
 from workers.control.changed import Changed
-from workers.control.effects import Effects, effects_of
+from workers.control.effects import Effects, find_effects
 from workers.control.errors import RunNotFoundError
 from workers.control.replaying import ReplayOptions, replay
 from workers.control.retrying import retry_now
@@ -32,7 +32,7 @@ async def confirm_on_run(desk: Desk, request: Request, visitor: Visitor) -> Resp
     refused = not_yet_allowed(desk, request, visitor, order.label)
     if refused is not None:
         return refused
-    done = await effects_of(desk.ground.store, {**run, "_id": run["run_id"]}) if order.name == "replay" else Effects()
+    done = await find_effects(desk.ground.store, run["run_id"]) if order.name == "replay" else Effects()
     return confirmation(
         desk, request, visitor, "confirm_run", title=f"{order.label}?", section="runs", run=run, order=order, done=done
     )

@@ -220,7 +220,18 @@ async def test_what_a_replay_does_again_is_listed_before_it_is_made(console: Con
     turn = {"_id": f"{run_id}:1", "run_id": run_id, "number": 1, **said, "events": events}
     await console.stage.store.turns.insert_one(turn)
     outcome = {"kind": "package_error", "reason": "not written", "error": None}
-    failed = {"state": "failed", "turn": 1, "outcome": outcome, "usage": {}}
+    counted = {"version": 1, "counters": {"model_calls": 1}, "ended": None}
+    failed = {"state": "failed", "turn": 1, "outcome": outcome, "usage": {}, "progress": counted}
+    row = {
+        "_id": f"{run_id}:1:1",
+        "run_id": run_id,
+        "agent": "Payer",
+        "model": "m",
+        "at": datetime.now(UTC),
+        "ok": True,
+    }
+    spent = {"input_tokens": 1, "output_tokens": 1, "cost_nano_usd": None}
+    await console.stage.store.database["usage"].insert_one({**row, **spent})
     await console.stage.store.runs.update_one({"_id": run_id}, {"$set": failed})
     path, sentence = f"/console/runs/{run_id}/replay", "turn 1: refund(note=&#34;&lt;b&gt;12&lt;/b&gt;&#34;) was called"
 
@@ -232,6 +243,7 @@ async def test_what_a_replay_does_again_is_listed_before_it_is_made(console: Con
     assert "This happens again" in page
     assert sentence in story
     assert sentence in page
+    assert "was not finished" not in story + page
     assert 'name="repeat_done" value="1"' in page
     assert (unseen.status_code, "was not replayed" in unseen.text) == (409, True)
     new = await console.stage.run(made.headers["location"].rpartition("/")[2])

@@ -355,6 +355,8 @@ async def test_a_replay_that_would_repeat_what_was_done_is_refused_with_a_list(g
     assert (done["keys"], done["unknown_turn"], done["more"]) == ("same", None, 0)
     assert "turn 1: refund(amount=12) was called" in refused.json()["detail"]
     assert '"repeat_done": true' in refused.json()["detail"]
+    assert "the same turn_idempotency_key" in refused.json()["detail"]
+    assert "new idempotency keys, as you ask" in unsure.json()["detail"]
     assert again.json()["new_run_id"] == made.json()["new_run_id"]  # there is nothing to be made: nothing to refuse
     keys_of = [(await acme.get(f"/v1/runs/{each.json()['new_run_id']}")).json().get("keys_of") for each in (made, anew)]
     assert keys_of == [run_id, None]
