@@ -195,14 +195,15 @@ def owed_by(
 
 
 def record_of(chat: Conversation) -> Mapping[str, Any]:
-    """What the last steps left: the context, and what failed outside of the turns that were kept."""
+    """What the last steps left: the context, what failed outside of the turns that were kept, and how much in all."""
     try:
         context = {"context": as_storable(chat.kept())}
     except NotStorableError as error:
         log.warning("last_context_not_stored", extra={"run_id": chat.fixed["run_id"], "reason": str(error)})
         context = {}
     errors = [chat.redactor.data(incident.as_document()) for incident in chat.incidents]
-    return {**context, "errors": as_storable({"errors": errors})["errors"]}
+    failed_tools = {"failed_tools": chat.failed_tools}
+    return {**context, **failed_tools, "errors": as_storable({"errors": errors})["errors"]}
 
 
 async def take_turns(chat: Conversation, claim: Claim, worker: WorkerProcess) -> Outcome:

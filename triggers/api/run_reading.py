@@ -30,7 +30,7 @@ _LISTED = (
     *("app_id", "user_id", "chat_id", "workflow", "package_version", "trigger", "dedupe_key", "correlation_id"),
     *("parent_run_id", "replay_of", "priority", "state", "hold", "held_by", "held_until", "attempt", "lease", "turn"),
     *("next_agent", "outcome", "usage", "not_before", "created_at", "started_at", "finished_at", "cancel_requested"),
-    "resolved",
+    *("resolved", "failed_tools"),
 )
 _TURN_HIDDEN = frozenset({"_id", "token"})
 

@@ -16,10 +16,12 @@ from pydantic import Field, create_model
 
 from workflows.chat import guards
 from workflows.chat.errors import StepFailed
+from workflows.chat.incidents import with_place
 from workflows.chat.invoking import RaisedError
 from workflows.chat.live import LiveTurn
 from workflows.chat.tool_calls import measured
 from workflows.chat.tool_functions import (
+    MAX_REASON,
     ToolFunction,
     ToolRefused,
     as_answer,
@@ -34,7 +36,6 @@ from workflows.package.automatic import automatic_tools
 from workflows.package.models import Package, Tool
 
 OUTPUT_NAME = "structured_output"  # under which a tool finds the whole reply among the context variables
-MAX_REASON = 1_000
 _ABSENT = object()
 
 
@@ -131,14 +132,14 @@ async def _call(live: LiveTurn, tool: ToolFunction, arguments: Mapping[str, Any]
     except ToolRefused as refused:
         raise _failed(live, tool, refused, str(refused)) from None
     except RaisedError as raised:
-        raise _failed(live, tool, raised.error, str(raised)) from None
+        raise _failed(live, tool, raised.error, with_place(str(raised), raised.error)) from None
 
 
 def _failed(live: LiveTurn, tool: ToolFunction, error: BaseException, words: str) -> StepFailed:
     """What is raised, after it is noted."""
     note_failure(live, tool.name, error)
     message = f"the automatic tool {tool.name} of agent {live.agent} failed in turn {live.number}: {words}"
-    return StepFailed(storable(live.chat.redactor.text(message))[:MAX_REASON])
+    return StepFailed(storable(live.chat.redactor.text(message))[:MAX_REASON], tool=tool.name)
 
 
 @contextmanager

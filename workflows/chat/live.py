@@ -52,6 +52,7 @@ class Conversation:
     answer: str | None = None
     question: Question | None = None
     incidents: list[Incident] = field(default_factory=list)  # outside of committed turns
+    failed_steps: int = 0  # outside of turns
     clock: WorkedTime = field(default_factory=lambda: WorkedTime(float("inf")))
     speaking: "LiveTurn | None" = None
     on_tool_call: OnToolCall = lambda _tool, _seconds, _failed: None
@@ -73,7 +74,14 @@ class Conversation:
         take_out(kept, self.suppressed, self.redactor, fixed=self.fixed)
         return kept.data
 
+    @property
+    def failed_tools(self) -> int:
+        """Also those of a turn that is not committed, and of steps outside of turns."""
+        speaking = 0 if self.speaking is None else self.speaking.failed_tools
+        return self.counters.failed_tools + speaking + self.failed_steps
+
     def note(self, incident: Incident) -> None:
+        self.failed_steps += 1
         if len(self.incidents) < MAX_KEPT:
             self.incidents.append(incident.kept(self.redactor.text))
 
@@ -94,6 +102,7 @@ class LiveTurn:
     parting: str = ""  # what it said beside its transfer
     stop: Exception | None = None
     incidents: list[Incident] = field(default_factory=list)
+    failed_tools: int = 0  # not as many as `incidents` may hold, but all
     # What the trigger answered for people, by the tool that showed something and by the function that asked.
     ui_answers: list[tuple[str, Mapping[str, Any]]] = field(default_factory=list)
     hooked: "HookedAgent | None" = None  # how its hooks see the agent in this turn
@@ -108,6 +117,7 @@ class LiveTurn:
         return f"{self.chat.fixed.get('run_id', 'run')}:{self.number}"
 
     def note(self, incident: Incident) -> None:
+        self.failed_tools += 1
         if len(self.incidents) < MAX_KEPT:
             self.incidents.append(incident.kept(self.chat.redactor.text))
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from workflows.chat.context_parameters import CONTEXT
 from workflows.chat.errors import StepFailed
-from workflows.chat.incidents import Incident, incident_of
+from workflows.chat.incidents import Incident, incident_of, with_place
 from workflows.chat.invoking import RaisedError, invoke
 from workflows.chat.live import Conversation, LiveTurn
 from workflows.chat.passing import Passing, by_name, by_position
@@ -111,4 +111,4 @@ def failed(
     extra = {"run_id": chat.fixed.get("run_id"), "step": step.label, "agent": agent, "turn": turn}
     log.warning("step_failed", extra={**extra, "error": type(error).__name__}, exc_info=error)
     of = "" if agent is None else f" of agent {agent} in turn {turn}"
-    return StepFailed(chat.redactor.text(f"{step.label}{of} failed: {raised}")[:MAX_REASON])
+    return StepFailed(chat.redactor.text(f"{step.label}{of} failed: {with_place(str(raised), error)}")[:MAX_REASON])

@@ -18,10 +18,11 @@ from ag2.tools.tool import Tool as AG2Tool
 from typing_extensions import override
 
 from workflows.chat.errors import NeedsHuman
+from workflows.chat.incidents import with_place
 from workflows.chat.invoking import RaisedError
 from workflows.chat.live import LiveTurn, live_turn
 from workflows.chat.tool_calls import measured
-from workflows.chat.tool_functions import ToolFunction, ToolRefused, as_answer, note_failure, runtime_of
+from workflows.chat.tool_functions import ToolFunction, ToolRefused, as_answer, end_run, note_failure, runtime_of
 from workflows.chat.transcript import FAILED
 
 MAX_SENTENCE = 500
@@ -74,6 +75,8 @@ class PackageTool(AG2Tool):
             return _failure(str(needed))
         except RaisedError as raised:
             note_failure(live, self.name, raised.error)
+            if self._tool.on_error == "fail":
+                end_run(live, self._tool, with_place(str(raised), raised.error))
             return _failure(redact(f"The tool {self.name} failed: {raised}")[:MAX_SENTENCE])
 
 
