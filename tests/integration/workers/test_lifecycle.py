@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 import sys
 from dataclasses import replace
 from typing import Any
@@ -108,6 +109,8 @@ async def test_what_the_first_and_the_last_steps_write_is_kept_and_written_back(
     assert (await database["greetings"].find_one({}, {"_id": 0}))["text"] == "ended as completed"  # type: ignore[index]  # it is there
     [error] = (await shown(stage, run["_id"]))["errors"]
     assert (error["where"], error["message"]) == ("after_chat steps.py:raising", "at the end")
+    assert re.fullmatch(r"tools/steps\.py:\d+, in raising", error["place"])
+    assert run["failed_tools"] == 1  # though it succeeded
     assert "raise ValueError" in error["traceback"]
 
 
@@ -161,6 +164,7 @@ async def test_a_hook_that_fails_says_so_in_the_record_of_the_run(stage: Stage) 
     [error] = show["errors"]
     assert (error["type"], error["message"]) == ("ValueError", "not like this: ok")
     assert (error["agent"], error["turn"]) == ("A", 1)
+    assert show["failed_tools"] == 1  # though its turn is not kept
 
 
 async def test_a_run_that_is_tried_again_is_closed_after_its_last_attempt_only(stage: Stage) -> None:
