@@ -9,6 +9,7 @@ import pytest
 from ops.exporter import queue
 from ops.exporter.ledger import look_at_ledger
 from ops.exporter.queue import (
+    Owner,
     Queue,
     due_pipeline,
     held_pipeline,
@@ -77,29 +78,28 @@ async def test_every_run_is_counted_by_its_state(store: RunStore) -> None:
 async def test_what_waits_for_a_person_is_counted_by_app_and_workflow_with_the_oldest(store: RunStore) -> None:
     """The others of these states, and an answered run, are none of them."""
     hour_ago = NOW - timedelta(hours=1)
-    for number, changes in enumerate(
-        [
-            {"state": "needs_human", "finished_at": NOW},
-            {"state": "needs_human", "finished_at": hour_ago},
-            {"state": "needs_human", "finished_at": TEN_MINUTES_AGO, "app_id": "globex"},
-            {"state": "needs_human", "finished_at": NOW, "workflow": "Refund"},
-            {"state": "parked", "finished_at": hour_ago},
-            {"state": "queued", "finished_at": None},
-        ]
-    ):
+    runs: list[dict[str, Any]] = [
+        {"state": "needs_human", "finished_at": NOW},
+        {"state": "needs_human", "finished_at": hour_ago},
+        {"state": "needs_human", "finished_at": TEN_MINUTES_AGO, "app_id": "globex"},
+        {"state": "needs_human", "finished_at": NOW, "workflow": "Refund"},
+        {"state": "parked", "finished_at": hour_ago},
+        {"state": "queued", "finished_at": None},
+    ]
+    for number, changes in enumerate(runs):
         await made(store, number, **changes)
 
     waiting = (await snapshot_of(store)).queue.for_person
 
     assert {owner: each.count for owner, each in waiting.items()} == {
-        ("acme", "Digest"): 2,
-        ("globex", "Digest"): 1,
-        ("acme", "Refund"): 1,
+        Owner("acme", "Digest"): 2,
+        Owner("globex", "Digest"): 1,
+        Owner("acme", "Refund"): 1,
     }
     ages = {owner: each.oldest_age_s for owner, each in waiting.items()}
-    assert ages["acme", "Digest"] == pytest.approx(age_s(hour_ago), abs=60)
-    assert ages["globex", "Digest"] == pytest.approx(age_s(TEN_MINUTES_AGO), abs=60)
-    assert 0 <= ages["acme", "Refund"] < 60
+    assert ages[Owner("acme", "Digest")] == pytest.approx(age_s(hour_ago), abs=60)
+    assert ages[Owner("globex", "Digest")] == pytest.approx(age_s(TEN_MINUTES_AGO), abs=60)
+    assert 0 <= ages[Owner("acme", "Refund")] < 60
 
 
 @pytest.mark.parametrize("waited_for", ["its turn", "its time"])

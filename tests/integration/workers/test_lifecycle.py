@@ -200,3 +200,36 @@ async def test_a_worker_that_lost_a_run_stops_closing_it_and_the_next_one_closes
     assert run["state"] == "succeeded"
     assert steps_taken(stage) == ["begun", "begun", "ended"]
     assert len(await stage.usage_rows(run_id)) == 1
+
+
+@pytest.mark.parametrize("on_error", ["tell", "fail"])
+async def test_a_tool_whose_failure_matters_fails_its_run_and_others_are_counted(stage: Stage, on_error: str) -> None:
+    package = relay("Relay", ["A"])
+    package["tools"] = {"tools": [{"agent": "A", "file": "post.py", "function": "post", "on_error": on_error}]}
+    package["tools/post.py"] = "import os\n\n\ndef post():\n    return os.environ['NO_SUCH_HOOK']\n"
+    stage.package("Relay", package)
+    stage.answers({"A": [{"tool_calls": [{"name": "post"}]}, {"text": "posted"}]})
+    await stage.start_worker()
+
+    run = await stage.ended((await stage.accept("Relay")).run_id)
+
+    assert run["failed_tools"] == 1
+    if on_error == "tell":
+        assert run["state"] == "succeeded"
+        [turn] = await stage.store.committed_turns(run["_id"], up_to=1)
+        [error] = turn["errors"]
+        assert (error["type"], error["message"]) == ("KeyError", "'NO_SUCH_HOOK'")
+        assert error["place"] == "tools/post.py:5, in post"
+        return
+    assert (run["state"], run["turn"], run["attempt"]) == ("failed", 0, 1)
+    assert run["outcome"] == {
+        "kind": "tool_error",
+        "reason": ("the tool post of agent A failed in turn 1: KeyError: 'NO_SUCH_HOOK' (tools/post.py:5, in post)"),
+        "error": {
+            "type": "ToolFailed",
+            "message": run["outcome"]["reason"],
+            "agent": "A",
+            "turn": 1,
+            "tool": "post",
+        },
+    }
