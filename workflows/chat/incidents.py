@@ -40,6 +40,11 @@ class Incident:
         name = storable(show(self.type))
         return replace(self, where=show(self.where), type=name, message=message, traceback=shown, place=place)
 
+    @property
+    def words(self) -> str:
+        place = "" if self.place is None else f" ({self.place})"
+        return f"{self.type}: {self.message}{place}"
+
     def as_document(self) -> dict[str, Any]:
         return asdict(self)
 

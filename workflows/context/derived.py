@@ -50,10 +50,10 @@ _ENCODER = json.JSONEncoder(default=repr)  # `json.dumps` would make one for eac
 
 def snapshot(context: Mapping[str, Any]) -> dict[str, str]:
     """How the context looks now. Text, since tools also change lists and mappings in place."""
-    return {name: _as_text(value) for name, value in context.items()}
+    return {name: as_text(value) for name, value in context.items()}
 
 
-def _as_text(value: Any) -> str:
+def as_text(value: Any) -> str:
     try:
         return _ENCODER.encode(value)
     except (TypeError, ValueError, RecursionError):  # keys that are no text, cycles
