@@ -252,6 +252,45 @@ async def test_a_failure_that_ends_the_run_goes_before_a_question_of_the_same_re
     assert outcome.kind is OutcomeKind.TOOL_ERROR
 
 
+ASKS = """
+from workflows.tools import use_ui_tool
+
+async def asks(): return await use_ui_tool("Card", {})
+
+def t(): 1 / 0
+"""
+
+
+@pytest.mark.parametrize("on_error", ["tell", "fail"])
+async def test_a_call_that_failed_before_its_turn_rested_is_counted_once_and_means_the_same(
+    tmp_path: Path, on_error: str
+) -> None:
+    """Its record may be all that a lost worker left of a run that was about to fail."""
+    write_tool(tmp_path, "t.py", ASKS)
+    package = load(tmp_path, tools=[T, {**T, "function": "asks"}])
+    both = {"answers": {"A": [{"tool_calls": [{"name": "t"}, {"name": "asks"}]}, {"text": "went on"}]}}
+    asking = Chat(built(package, both, tmp_path))
+    outcome, kept = await asking.run()
+    assert (outcome.kind, asking.last and asking.last.failed_tools) == (OutcomeKind.NEEDS_HUMAN, 1)
+
+    package = load(tmp_path, tools=[{**T, "on_error": on_error}, {**T, "function": "asks"}])
+    answered = Chat(built(package, both, tmp_path))
+    assert asking.last is not None
+    [question] = asking.last.questions
+    answered.answers = {question.id: {"responses": {"Card": {"ok": True}}, "question": question.as_document()}}
+    outcome, kept = await answered.run(kept)
+
+    assert answered.last is not None
+    assert answered.last.failed_tools == 1
+    if on_error == "tell":
+        assert (outcome.kind, kept.turn(1).text) == (OutcomeKind.COMPLETED, "went on")
+        return
+    assert outcome.kind is OutcomeKind.TOOL_ERROR
+    assert outcome.reason == (
+        "the tool t of agent A failed in turn 1: ZeroDivisionError: division by zero (tools/t.py:6, in t)"
+    )
+
+
 @pytest.mark.parametrize("on_error", ["tell", "fail"])
 async def test_a_refused_call_is_told_to_the_model_and_is_no_failed_tool(tmp_path: Path, on_error: str) -> None:
     write_tool(tmp_path, "t.py", "def t(n: int): ...\n")
