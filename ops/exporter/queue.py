@@ -23,7 +23,7 @@ _READY: Document = {"lane": {"$gt": ""}}
 _QUEUED: Document = {"state": RunState.QUEUED.value}
 
 
-class Owner(NamedTuple):
+class AppWorkflow(NamedTuple):
     app: str
     workflow: str
 
@@ -44,7 +44,7 @@ class Queue:
     parked: int = 0
     queued: Mapping[str, int] = field(default_factory=dict)
     oldest_queued_age_s: float = 0.0
-    for_person: Mapping[Owner, PersonWait] = field(default_factory=dict)
+    for_person: Mapping[AppWorkflow, PersonWait] = field(default_factory=dict)
 
 
 class QueueLook:
@@ -68,10 +68,10 @@ class QueueLook:
             for_person=await self._for_person(),
         )
 
-    async def _for_person(self) -> Mapping[Owner, PersonWait]:
+    async def _for_person(self) -> Mapping[AppWorkflow, PersonWait]:
         found = await self._found(person_pipeline())
         return {
-            Owner(row["_id"]["app"], row["_id"]["workflow"]): PersonWait(
+            AppWorkflow(row["_id"]["app"], row["_id"]["workflow"]): PersonWait(
                 row["count"], max((self._now - (row["since"] or self._now)).total_seconds(), 0.0)
             )
             for row in found

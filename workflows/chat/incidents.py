@@ -85,12 +85,14 @@ def with_place(words: str, error: BaseException) -> str:
 def _own_line(frame: FrameType, line: int) -> str | None:
     """By the name of the module that the code belongs to, which no other module has. The names below the loading's own
     are those of folders and files: first the package, or what is shared beside it."""
-    loading, *names = str(frame.f_globals.get("__name__")).split(".")
-    file = Path(frame.f_code.co_filename)
-    if not loading.startswith(PACKAGE_MODULES) or not names or file.suffix != ".py":
-        return None
+    module, file = frame.f_globals.get("__name__"), Path(frame.f_code.co_filename)
+    if type(module) is not str or not module.startswith(PACKAGE_MODULES) or file.suffix != ".py":
+        return None  # the package's code may have put anything there
+    names = module.split(".")[1:]
     if file.name == "__init__.py":
         names.append(file.stem)
+    if not 0 < len(names) < len(file.parts):
+        return None
     inside = file.parts[-len(names) :]
     shown = "/".join(inside if inside[0] == SHARED else inside[1:])
     function = "" if frame.f_code.co_name == "<module>" else f", in {frame.f_code.co_name}"

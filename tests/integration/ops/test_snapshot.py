@@ -9,7 +9,7 @@ import pytest
 from ops.exporter import queue
 from ops.exporter.ledger import look_at_ledger
 from ops.exporter.queue import (
-    Owner,
+    AppWorkflow,
     Queue,
     due_pipeline,
     held_pipeline,
@@ -92,14 +92,14 @@ async def test_what_waits_for_a_person_is_counted_by_app_and_workflow_with_the_o
     waiting = (await snapshot_of(store)).queue.for_person
 
     assert {owner: each.count for owner, each in waiting.items()} == {
-        Owner("acme", "Digest"): 2,
-        Owner("globex", "Digest"): 1,
-        Owner("acme", "Refund"): 1,
+        AppWorkflow("acme", "Digest"): 2,
+        AppWorkflow("globex", "Digest"): 1,
+        AppWorkflow("acme", "Refund"): 1,
     }
     ages = {owner: each.oldest_age_s for owner, each in waiting.items()}
-    assert ages[Owner("acme", "Digest")] == pytest.approx(age_s(hour_ago), abs=60)
-    assert ages[Owner("globex", "Digest")] == pytest.approx(age_s(TEN_MINUTES_AGO), abs=60)
-    assert 0 <= ages[Owner("acme", "Refund")] < 60
+    assert ages[AppWorkflow("acme", "Digest")] == pytest.approx(age_s(hour_ago), abs=60)
+    assert ages[AppWorkflow("globex", "Digest")] == pytest.approx(age_s(TEN_MINUTES_AGO), abs=60)
+    assert 0 <= ages[AppWorkflow("acme", "Refund")] < 60
 
 
 @pytest.mark.parametrize("waited_for", ["its turn", "its time"])

@@ -303,7 +303,9 @@ async def test_the_command_answers_and_says_in_one_line_why_it_does_not(desk_sta
     )
     code, _, err = await command(stage, run_id)
     assert (code, "say what to answer with --message" in err) == (2, True)
-    code, out, _ = await command(stage, run_id, "--question", "1", "--response", "Refund.verdict=yes", "--by", "ann", "--json")
+    code, out, _ = await command(
+        stage, run_id, "--question", "1", "--response", "Refund.verdict=yes", "--by", "ann", "--json"
+    )
     assert (code, json.loads(out)) == (0, {"run_id": run_id, "answer": 1, "repeated": False, "waiting": []})
 
     run = await waits(stage, run_id, question=2)

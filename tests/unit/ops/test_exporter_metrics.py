@@ -16,7 +16,7 @@ from ops.exporter.budgets import BudgetLook, Scope, scope_of_ever
 from ops.exporter.ended_runs import RunLabels
 from ops.exporter.ledger import LedgerState
 from ops.exporter.metrics import StoreCollector
-from ops.exporter.queue import Owner, PersonWait, Queue
+from ops.exporter.queue import AppWorkflow, PersonWait, Queue
 from ops.exporter.snapshot import Snapshot, busiest_first
 from ops.exporter.triggers import Triggers
 from ops.exporter.usage import Change
@@ -170,9 +170,9 @@ def test_runs_that_wait_for_a_person_are_shown_by_app_and_workflow() -> None:
     """Those of apps without a label of their own together, with the oldest of them; a workflow that waits no more has
     no series, so that its alert ends."""
     waiting = {
-        Owner("acme", "Refund"): PersonWait(2, 60.5),
-        Owner("b", "Refund"): PersonWait(3, 10),
-        Owner("c", "Refund"): PersonWait(4, 500),
+        AppWorkflow("acme", "Refund"): PersonWait(2, 60.5),
+        AppWorkflow("b", "Refund"): PersonWait(3, 10),
+        AppWorkflow("c", "Refund"): PersonWait(4, 500),
     }
 
     series = shown(queue=Queue(for_person=waiting))

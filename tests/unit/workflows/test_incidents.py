@@ -84,6 +84,7 @@ def t():
 """
 AWAITS = "import asyncio\nasync def t(): await asyncio.wait_for(later(), 1)\nasync def later():\n    {}['x']\n"
 SLOW = "import asyncio\nasync def t(): await asyncio.sleep(9)\n"
+MADE = "def t():\n    exec(compile('1 / 0', 'x.py', 'exec'), globals())\n"
 SOURCES = {
     "in a library": ("t.py", READS, "tools/t.py:4, in t"),
     "in a helper": ("t.py", "from .deep.helper import go\ndef t(): go()\n", "tools/deep/helper.py:2, in go"),
@@ -94,6 +95,8 @@ SOURCES = {
     "an iterator's end": ("t.py", "def t():\n    next(iter([]))\n", "tools/t.py:2, in t"),
     "with a dot in its name": ("t.v2.py", "def t(): 1 / 0\n", "tools/t.v2.py:1, in t"),
     "nowhere": ("t.py", SLOW, None),
+    "in code that it made": ("t.py", MADE, "tools/t.py:2, in t"),
+    "in a module that hides its name": ("t.py", "__name__ = 7\ndef t(): 1 / 0\n", None),
 }
 
 
