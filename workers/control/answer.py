@@ -86,10 +86,13 @@ async def answer(  # noqa: PLR0913 -- an answer has this many parts, most of whi
 
 
 def questions_of(run: Mapping[str, Any]) -> list[Document]:
-    """Those that wait, by number. An older version kept one question and no list."""
+    """Those that wait, by number. Older versions kept one question and no list, or nothing of what they asked."""
     if run.get("questions"):
         return list(run["questions"])
-    return [run["question"]] if run.get("question") else []
+    if run.get("question"):
+        return [run["question"]]
+    answered = sum(not each.get("standing") for each in run.get("answers") or ())
+    return [{"number": answered + 1, "kind": "unknown"}] if run["state"] == RunState.NEEDS_HUMAN else []
 
 
 def _numbers(questions: Sequence[Document]) -> tuple[int, ...]:

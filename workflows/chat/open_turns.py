@@ -1,6 +1,7 @@
 """Open turns: how a turn comes to rest with questions, and how it is taken up again."""
 
 import logging
+from collections.abc import Iterator
 
 from workflows.chat.errors import PackageDefect
 from workflows.chat.journal import CallStep, Journal, OpenTurn
@@ -65,6 +66,12 @@ def _lost(chat: Conversation, turn: OpenTurn) -> str | None:
         return f"the agent {turn.agent}"
     offered = {tool.function for tool in package.tools if is_offered(package, turn.agent, tool)}
     offered |= {tool.function for tool in automatic_tools(package, turn.agent)}
-    gone = (step.name for step in turn.steps if isinstance(step, CallStep) and step.name not in offered)
-    name = next(gone, None)
+    name = next((name for name in _tools_of(chat, turn) if name not in offered), None)
     return None if name is None else f"the tool {name}"
+
+
+def _tools_of(chat: Conversation, turn: OpenTurn) -> Iterator[str]:
+    """Those that have finished, and those that wait for a person; steps that no model called are not offered."""
+    yield from (step.name for step in turn.steps if isinstance(step, CallStep))
+    asked = (answer["question"] for answer in chat.answers.values())
+    yield from (each["function"] for each in asked if each["turn"] == turn.number and each.get("function"))

@@ -82,7 +82,7 @@ def learn(live: LiveTurn, text: str, events: Events, *, duration_s: float) -> No
     chat = live.chat
     protect(chat, after=live.agent)
     seen = shown_by(chat, live.agent, text, events, duration_s=duration_s)
-    seen = replace(seen, ui_answers=tuple(live.ui_answers))
+    seen = replace(seen, ui_answers=tuple(live.ui_answers), written=frozenset(live.written))
     derive(chat.package.variables.values(), chat.context, seen)
     recompute(chat.package, chat.context, chat.suppressed)
 
