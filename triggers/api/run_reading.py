@@ -28,7 +28,8 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 # Never an input, a context or a history: a thousand of those may be gigabytes.
 _LISTED = (
     *("app_id", "user_id", "chat_id", "workflow", "package_version", "trigger", "dedupe_key", "correlation_id"),
-    *("parent_run_id", "replay_of", "priority", "state", "hold", "held_by", "held_until", "attempt", "lease", "turn"),
+    *("parent_run_id", "replay_of", "keys_of", "priority", "state", "hold", "held_by", "held_until", "attempt"),
+    *("lease", "turn"),
     *("next_agent", "outcome", "usage", "not_before", "created_at", "started_at", "finished_at", "cancel_requested"),
     *("resolved", "failed_tools"),
 )

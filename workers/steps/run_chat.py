@@ -44,6 +44,7 @@ def new_chat(claim: Claim, built: BuiltPackage, worker: WorkerProcess) -> Conver
         next_agent=document["next_agent"],
         ended=ended,
         fixed=fixed,
+        keys_of=document.get("keys_of"),
         redactor=worker.redactor,
         ui_responses=ui_responses_of(built.package, document),
         standing_by=f"trigger {document['trigger']['name']}",

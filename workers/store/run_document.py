@@ -65,6 +65,7 @@ def run_document(request: RunRequest, *, now: datetime, republish_after: timedel
         **_ready_or_later(request, now, republish_after),
         **({"chain": list(request.chain)} if request.chain else {}),
         **({} if request.traceparent is None else {"traceparent": request.traceparent}),
+        **({} if request.keys_of is None else {"keys_of": request.keys_of}),
         **({} if request.ui_responses is None else {"ui_responses": dict(request.ui_responses)}),
         **({} if request.order_key is None else {"order": _place_in_order(request, request.order_key, run_id)}),
     }

@@ -21,7 +21,7 @@ from workflows.chat.journal import CallStep
 from workflows.chat.live import LiveTurn
 from workflows.chat.people import Call
 from workflows.chat.recorded_calls import record_call
-from workflows.chat.tool_calls import measured
+from workflows.chat.tool_calls import measured, note_recorded
 from workflows.chat.tool_functions import (
     MAX_REASON,
     ToolFunction,
@@ -83,7 +83,8 @@ async def call_auto_tools(live: LiveTurn, output: Any) -> Sequence[Mapping[str, 
             step = await _call(live, tool.new_call(f"auto.{index}", copy.deepcopy(arguments)), tool, output)
         else:
             live.apply_recorded(step)
-        results.append({**call, "text": step.text})
+            note_recorded(live, tool, calls[-1]["arguments"], step)
+        results.append({**call, "text": step.text, **({} if tool.has_effects else {"effects": "none"})})
     return (
         {"text": None, "tool_calls": calls, "automatic": True},
         {"tool_results": results, "automatic": True},
@@ -132,7 +133,7 @@ async def _call(live: LiveTurn, call: Call, tool: ToolFunction, output: Any) -> 
     view = CallContext({**live.chat.context.to_dict(), OUTPUT_NAME: copy.deepcopy(output)})
     written = json.dumps(call.arguments, ensure_ascii=False)
     try:
-        with measured(live, tool.name, written) as span:
+        with measured(live, tool, written) as span:
             text = as_answer(live, await tool.call(call, runtime_of(live, view), live.chat.built.threads))
             span.answered(text)
     except ToolRefused as refused:

@@ -51,6 +51,7 @@ class ToolFunction:
     function: Callable[..., Any]
     parameters: Parameters
     timeout_s: float = TOOL_TIMEOUT_S
+    has_effects: bool = True
     for_people: bool = False  # of a user interface: it does nothing useful unless somebody answers
     on_error: OnError = "tell"
 
@@ -128,6 +129,7 @@ def tool_function(tool: Tool, modules: PackageModules) -> ToolFunction:
         function=function,
         parameters=read_parameters(function, name=tool.function, file=tool.file.name),
         timeout_s=TOOL_TIMEOUT_S if tool.timeout_s is None else tool.timeout_s,
+        has_effects=tool.has_effects,
         for_people=tool.kind != "Agent_Tool",
         on_error=tool.on_error,
     )

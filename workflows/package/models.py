@@ -53,6 +53,7 @@ class Orchestrator:
     failure_message_key: str | None = None
     inputs: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     limits: Limits = field(default_factory=Limits)
+    required_environment: tuple[str, ...] = ()  # names of variables that its tools read from the worker's environment
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +114,7 @@ class Tool:
     auto_invoke: bool = False
     timeout_s: float | None = None
     on_error: OnError = "tell"
+    has_effects: bool = True  # whether a call may change anything; taken for granted unless the author says none
     place: str = field(default="", compare=False)  # where it stands in its file, as tools[2]; for findings
 
     @property

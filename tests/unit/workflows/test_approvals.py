@@ -165,7 +165,7 @@ async def test_a_standing_answer_is_used_only_where_it_holds_and_each_use_is_kep
 
 class Away(Kept):
     async def record_answer(self, answer: Mapping[str, Any]) -> None:
-        raise ConnectionError("the store is away")
+        raise ConnectionError(f"the store is away, and keeps no {answer['by']}")
 
 
 async def test_a_use_that_cannot_be_kept_allows_nothing(tmp_path: Path) -> None:

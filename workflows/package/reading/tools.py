@@ -13,6 +13,7 @@ from workflows.package.reading.tool_entries import known_agent, means_every_agen
 
 _KINDS: dict[str, ToolKind] = {"agenttool": "Agent_Tool", "uitool": "UI_Tool", "uisurface": "UI_Surface"}
 _ON_ERROR: dict[str, OnError] = {name: name for name in get_args(OnError)}
+EFFECTS = ("none", "unknown")
 _LISTS: dict[str, ToolKind] = {"tools": "Agent_Tool", "backend_tools": "Agent_Tool", "ui_tools": "UI_Tool"}
 
 
@@ -55,6 +56,7 @@ def _tool(
         section.warning("ui_tool_headless", "tool_type", f"{kind} {NEEDS_PERSON}")
     timeout_s = read_duration_s(section, "timeout_s", "timeout_seconds", "timeout", default=0.0, longest_s=86400)
     on_error = _on_error(section, is_automatic=auto_invoke and not bound)
+    has_effects = _has_effects(section)
     if found is None:
         section.get("name", "tool_id", "description")
         return None
@@ -72,6 +74,7 @@ def _tool(
         auto_invoke=auto_invoke,
         timeout_s=timeout_s or None,
         on_error=on_error,
+        has_effects=has_effects,
         place=section.path,
     )
 
@@ -117,6 +120,14 @@ def _on_error(section: Section, *, is_automatic: bool) -> OnError:
     elif on_error == "tell" and is_automatic:
         section.ignored("on_error", "a failed automatic tool fails the run, since no model called it; leave it out")
     return on_error or "tell"
+
+
+def _has_effects(section: Section) -> bool:
+    """Unless its author says otherwise, a call may have changed something that a replay would change again."""
+    effects = section.text("effects")
+    if effects not in (None, *EFFECTS):
+        section.error("wrong_value", "effects", f"must be one of {', '.join(EFFECTS)}")
+    return effects != "none"
 
 
 def _report_names(section: Section, function: str) -> None:
