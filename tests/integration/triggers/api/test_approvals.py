@@ -1,4 +1,4 @@
-"""The right to approve: answers name their question and who gave them, and standing answers are made by keys that may."""
+"""The right to approve: answers name their question and their key; standing answers are made by keys that may."""
 
 from typing import Any
 
