@@ -46,7 +46,12 @@ def visitor(*, may_approve: bool = True, may_act: bool = True, access: Any = "wr
 
 def page(run: dict[str, Any], who: Visitor) -> str:
     order = next(each for each in possible_orders(run) if each.name == "answer")
-    values = {"run": run, "order": order, "questions": shown_questions(run), "path": "/console/runs/run_1"}
+    values: dict[str, Any] = {
+        "run": run,
+        "order": order,
+        "questions": shown_questions(run),
+        "path": "/console/runs/run_1",
+    }
     return bytes(Pages().page("answer", who, title="Answer?", **values).body).decode()
 
 
