@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from ops.cli.json_argument import JsonArgumentError, json_object
+from ops.cli.runs.asking import SAID_NO
 from ops.cli.runs.question_lines import lines_of_question
 from ops.cli.verdicts import printable
 from workers.control.waiting import question_key
@@ -21,11 +22,13 @@ def show_questions(questions: Sequence[Question]) -> None:
 
 
 def prompt_which(questions: Sequence[Question], said: str) -> int:
-    """The number of the question that an answer of the command line is for. Aborts where the user says none."""
+    """The number of the question that an answer of the command line is for."""
     show_questions(questions)
     if len(questions) == 1:
         number = int(questions[0]["number"])
-        click.confirm(f"Answer question {number} with {printable(said)}?", abort=True, err=True)
+        if not click.confirm(f"Answer question {number} with {printable(said)}?", err=True):
+            click.echo("nothing was answered", err=True)
+            raise SystemExit(SAID_NO)
         return number
     numbers = [str(question["number"]) for question in questions]
     chosen = click.prompt(f"Which question has the answer {printable(said)}?", type=click.Choice(numbers), err=True)

@@ -206,7 +206,7 @@ def test_at_a_terminal_each_question_is_shown_and_what_is_left_out_is_asked_for(
 
 
 def test_an_answer_that_is_not_confirmed_is_not_sent(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(click.Abort):
+    with pytest.raises(SystemExit, match="1"):
         _sent(monkeypatch, "n\n", [PAY], None, YES)
 
 
