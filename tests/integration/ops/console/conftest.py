@@ -83,7 +83,7 @@ class Visit:
     async def get(self, path: str, **given: Any) -> httpx.Response:
         return await self.client.get(path, **given)
 
-    async def send(self, path: str, *, headers: dict[str, str] | None = None, **fields: Any) -> httpx.Response:
+    async def send(self, path: str, *, headers: Any = None, **fields: Any) -> httpx.Response:
         return await self.client.post(path, data=fields, headers={"origin": self.origin, **(headers or {})})
 
     async def token(self) -> str:
