@@ -61,6 +61,33 @@ async def test_all_that_waits_is_shown_once_and_each_form_answers_its_own_questi
     ]
 
 
+async def test_two_calls_of_one_reply_are_two_approvals(console: Console) -> None:
+    """With a worker: what is paid is what was shown beside the button that was pressed."""
+    stage = console.stage
+    if not stage.workers:
+        await stage.start_worker()
+    run_id = (await stage.accept("Till")).run_id
+    run = await stage.ended(run_id)
+    visit, page = await approver(console), f"/console/runs/{run_id}"
+
+    html = (await visit.get(page)).text
+    assert [html.count(f"Refund {amount} EUR?") for amount in (10, 5000)] == [1, 1]
+    assert [f"<dd>{amount}</dd>" in html for amount in (10, 5000)] == [True, True]
+    assert re.findall(r'name="question" value="([^"]+)"', html) == [each["id"] for each in run["questions"]]
+    for question, choice in zip(run["questions"], ("yes", "no"), strict=True):
+        assert (await stage.run(run_id))["state"] == "needs_human"
+        sent = await visit.send(
+            f"{page}/answer", form_token=await visit.token(), question=question["id"], choice=choice
+        )
+        assert sent.status_code == 303, sent.text
+
+    assert (await stage.reconciled_until_ended(run_id))["state"] == "succeeded"
+    story = (await visit.get(page)).text
+    assert "&#34;paid&#34;: 10" in story
+    assert "&#34;paid&#34;: 0" in story
+    assert "&#34;paid&#34;: 5000" not in story
+
+
 async def test_a_key_without_the_right_sees_the_question_and_is_told_why_there_is_no_form(console: Console) -> None:
     run_id = await asking(console, REFUND)
     parked = await asking(console, REFUND, state="parked", question=None, questions=None)
