@@ -7,7 +7,7 @@ from typing import Any
 from ops.console.desk import Form
 from triggers.gateway.body import parse_json
 from triggers.gateway.problems import ProblemError
-from workers.control.waiting import is_meant, question_key, waiting_questions
+from workers.control.waiting import is_meant, question_key, question_name, waiting_questions
 
 KEY = "key."  # in the names of fields: of what a tool gets
 WHOLE = "responses"
@@ -50,7 +50,7 @@ def _shown(question: Mapping[str, Any]) -> ShownQuestion:
     choices = tuple(question.get("choices") or ())
     used = question_key(question) if choices else None
     return ShownQuestion(
-        name=str(question.get("id") or question["number"]),
+        name=str(question_name(question)),
         number=question["number"],
         heading=title or (f"{agent or 'The run'} asks" if is_message or not text else text),
         text=text if is_message else "",

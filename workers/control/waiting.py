@@ -23,6 +23,12 @@ def is_meant(question: Question, named: int | str) -> bool:
     return named in (question.get("number"), question.get("id"))
 
 
+def question_name(question: Question) -> int | str:
+    """What an answer calls it: the id is bound to what was shown. A question of an older version has a number only."""
+    name: int | str = question.get("id") or question["number"]
+    return name
+
+
 def question_key(question: Question) -> str:
     """The key under which one of the question's `choices` is the answer."""
     return next(iter(question.get("keys") or ()), "choice")

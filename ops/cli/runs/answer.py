@@ -17,7 +17,7 @@ from ops.cli.runs.question_prompts import prompt_answer, prompt_which, show_ques
 from ops.cli.runs.waking import waking
 from ops.cli.session import with_database
 from workers.control.errors import RefusedError, RunNotFoundError
-from workers.control.waiting import is_meant, waiting_questions
+from workers.control.waiting import is_meant, question_key, question_name, waiting_questions
 
 if TYPE_CHECKING:
     from workers.control.answer import Answered
@@ -120,7 +120,7 @@ def _answers(run_id: str, question: int | str | None, said: Said) -> Iterator[Sa
     for each in waiting:
         if len(waiting) > 1:
             click.echo(f"question {each['number']}:", err=True)
-        yield {"question": each["number"], **prompt_answer(each)}
+        yield {"question": question_name(each), **prompt_answer(each)}
 
 
 def _waiting_now(run_id: str, question: int | str | None) -> Sequence[Mapping[str, Any]]:
@@ -174,6 +174,15 @@ def _parts(text: str) -> tuple[str, str, Any]:
     return tool, key, value_of(value)
 
 
+def with_choice_as_text(waiting: Sequence[Mapping[str, Any]], said: Mapping[str, Any]) -> Said:
+    """A choice is a text also where it looks like JSON: `--response Card.choice=true` chooses "true"."""
+    question = next((each for each in waiting if is_meant(each, said["question"])), {})
+    key, choices = question_key(question), question.get("choices") or ()
+    texts = {tool: json.dumps(keys.get(key)) for tool, keys in (said.get("responses") or {}).items() if key in keys}
+    chosen = {tool: {**said["responses"][tool], key: text} for tool, text in texts.items() if text in choices}
+    return {**said, "responses": {**said["responses"], **chosen}} if chosen else dict(said)
+
+
 async def _waiting(database: Any, text: str) -> dict[str, Any]:
     from workers.control.answer import instead
     from workers.control.naming import whole_run_id
@@ -197,8 +206,10 @@ async def _answer(database: Any, settings: "Settings", text: str, said: Mapping[
     from workers.store.run_store import RunStore
 
     store = RunStore(database, republish_after_s=settings.republish_after_s)
+    run_id = await whole_run_id(store, text)
+    asked = waiting_questions(await store.find(run_id) or {"state": None})
     async with waking(settings) as wake:
         try:
-            return await give_answer(store, wake, await whole_run_id(store, text), **said)
+            return await give_answer(store, wake, run_id, **with_choice_as_text(asked, said))
         except UnfitAnswerError as error:
             raise click.UsageError(str(error)) from None

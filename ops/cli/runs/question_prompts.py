@@ -10,7 +10,7 @@ from ops.cli.json_argument import JsonArgumentError, json_object
 from ops.cli.runs.asking import SAID_NO
 from ops.cli.runs.question_lines import lines_of_question
 from ops.cli.verdicts import printable
-from workers.control.waiting import question_key
+from workers.control.waiting import question_key, question_name
 
 Question = Mapping[str, Any]
 
@@ -21,18 +21,17 @@ def show_questions(questions: Sequence[Question]) -> None:
             click.echo(line, err=True)
 
 
-def prompt_which(questions: Sequence[Question], said: str) -> int:
-    """The number of the question that an answer of the command line is for."""
+def prompt_which(questions: Sequence[Question], said: str) -> int | str:
+    """The question that an answer of the command line is for, as it was shown."""
     show_questions(questions)
     if len(questions) == 1:
-        number = int(questions[0]["number"])
-        if not click.confirm(f"Answer question {number} with {printable(said)}?", err=True):
+        if not click.confirm(f"Answer question {questions[0]['number']} with {printable(said)}?", err=True):
             click.echo("nothing was answered", err=True)
             raise SystemExit(SAID_NO)
-        return number
-    numbers = [str(question["number"]) for question in questions]
-    chosen = click.prompt(f"Which question has the answer {printable(said)}?", type=click.Choice(numbers), err=True)
-    return int(chosen)
+        return question_name(questions[0])
+    names = {str(question["number"]): question_name(question) for question in questions}
+    label = f"Which question has the answer {printable(said)}?"
+    return names[click.prompt(label, type=click.Choice(list(names)), err=True)]
 
 
 def prompt_answer(question: Question) -> dict[str, Any]:

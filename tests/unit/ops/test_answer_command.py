@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from ops.cli.runs import answer as asks
-from ops.cli.runs.answer import _responses, answer
+from ops.cli.runs.answer import _responses, answer, with_choice_as_text
 from ops.cli.runs.question_lines import answer_lines, answering_command, question_lines
 from workers.control.errors import RefusedError
 
@@ -173,7 +173,7 @@ YES = {"responses": {"Refund": {"verdict": "yes"}}}
             "blue\nmaybe\nyes\nfair\n",
             [
                 {"question": 1, "message": "blue"},
-                {"question": 3, "responses": {"Refund": {"verdict": "yes", "why": "fair"}}},
+                {"question": "q_5f0c", "responses": {"Refund": {"verdict": "yes", "why": "fair"}}},
             ],
         ),
         ([SAYS, PAY], 1, {}, "blue\n", [{"question": 1, "message": "blue"}]),
@@ -182,10 +182,10 @@ YES = {"responses": {"Refund": {"verdict": "yes"}}}
             "q_5f0c",
             {},
             "no\n",
-            [{"question": 3, "responses": {"Refund": {"choice": "no"}}}],
+            [{"question": "q_5f0c", "responses": {"Refund": {"choice": "no"}}}],
         ),
-        ([PAY], None, YES, "y\n", [{"question": 3, **YES}]),
-        ([SAYS, PAY], None, YES, "2\n3\n", [{"question": 3, **YES}]),
+        ([PAY], None, YES, "y\n", [{"question": "q_5f0c", **YES}]),
+        ([SAYS, PAY], None, YES, "2\n3\n", [{"question": "q_5f0c", **YES}]),
         ([SAYS, PAY], 3, YES, "", [{"question": 3, **YES}]),
     ],
 )
@@ -208,6 +208,25 @@ def test_at_a_terminal_each_question_is_shown_and_what_is_left_out_is_asked_for(
 def test_an_answer_that_is_not_confirmed_is_not_sent(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(SystemExit, match="1"):
         _sent(monkeypatch, "n\n", [PAY], None, YES)
+
+
+@pytest.mark.parametrize(
+    ("given", "sent"),
+    [
+        ({"verdict": True, "n": 7}, {"verdict": "true", "n": 7}),
+        ({"verdict": "true"}, {"verdict": "true"}),
+        ({"verdict": 7}, {"verdict": "7"}),
+        ({"verdict": 8}, {"verdict": 8}),
+        ({"n": True}, {"n": True}),
+    ],
+)
+def test_a_choice_is_sent_as_the_text_that_it_is(given: dict[str, Any], sent: dict[str, Any]) -> None:
+    waiting = [SAYS, {**PAY, "choices": ["true", "7"]}]
+
+    for name in (3, "q_5f0c"):
+        said = with_choice_as_text(waiting, {"question": name, "responses": {"Refund": given}})
+        assert said == {"question": name, "responses": {"Refund": sent}}
+    assert with_choice_as_text(waiting, {"question": 1, "message": "x"}) == {"question": 1, "message": "x"}
 
 
 def test_without_a_terminal_the_numbers_that_wait_are_told(monkeypatch: pytest.MonkeyPatch) -> None:

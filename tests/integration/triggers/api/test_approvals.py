@@ -133,6 +133,7 @@ async def test_standing_answers_are_made_and_changed_by_keys_that_may_approve(ac
     assert approved.status_code == 200, approved.text
     changed = await acme.call("PUT", path, json={"spec": {**ANSWERING, "input": {}}}, headers={"if-match": "*"})
     assert changed.status_code == 403
+    assert approved.json()["answers_approved_by"] == "boss (api)"
     fired = await acme.post(f"{path}/fire", EVENT)
     assert fired.status_code == 202, fired.text  # what it answers was approved
     assert (await acme.call("PUT", path, json={"spec": ASK}, headers={"if-match": "*"})).status_code == 200
@@ -147,6 +148,7 @@ async def test_standing_answers_that_nobody_approved_are_not_fired_by_every_key(
     await gateway.ground.triggers.create(Trigger("Sales", spec, app_id="acme"))
     path = "/v1/triggers/Sales/ask"
 
+    assert (await acme.get(path)).json()["answers_approved_by"] is None
     refused = await acme.post(f"{path}/fire", EVENT)
     assert (refused.status_code, HOW in refused.json()["detail"]) == (403, True)
     assert await gateway.ground.store.runs.count_documents({}) == 0
