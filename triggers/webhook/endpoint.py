@@ -30,7 +30,7 @@ def webhook_endpoint(reception: Reception) -> Callable[[Request], Awaitable[Answ
     async def receive_webhook(request: Request) -> Answer:
         """The order is the contract: size, address, kind, signature, content, condition, rate, then a durable run."""
         place = Place.of(request)
-        await refuse_declared_too_large(request, limit_bytes)
+        refuse_declared_too_large(request, limit_bytes)
         found = await reception.find(WebhookSpec, place)
         secrets = known_secrets.of(found.trigger, found.spec)
         if secrets is None:  # inactive: the operator's log says why, the caller learns nothing

@@ -12,7 +12,6 @@ from pathlib import Path
 import httpx
 import psutil
 import pytest
-import uvicorn
 import uvloop
 from starlette.types import Receive, Scope, Send
 
@@ -25,8 +24,11 @@ from tests.integration.triggers.gateway_server import (
     with_package,
 )
 from tests.integration.triggers.waiting import until
+from triggers.gateway.admission import PLACES, Admission
 from triggers.gateway.connection import MAX_HEAD_BYTES
-from triggers.gateway.serve import listening, server_config
+from triggers.gateway.metrics import GatewayMetrics
+from triggers.gateway.serve import listening
+from triggers.gateway.server import GatewayServer
 from triggers.role import trigger_ground
 from workers.setting_values import Address
 from workers.settings import Settings
@@ -82,7 +84,7 @@ def server(request: pytest.FixtureRequest) -> Iterator[Server]:
     """The gateway's protocol around an app of the test's, in a thread, on each event loop that users may have."""
     app = Hold()
     with listening(Address("127.0.0.1", 0)) as listener:
-        serves = uvicorn.Server(server_config(app))
+        serves = GatewayServer(app, Admission(GatewayMetrics()), body_limit_bytes=MEGABYTE)
 
         def run() -> None:
             with asyncio.Runner(loop_factory=request.param) as runner:
@@ -223,14 +225,14 @@ async def test_half_a_head_after_an_answer_is_closed_too(server: Server, monkeyp
         assert await everything(reader) == b""
 
 
-@pytest.mark.parametrize("rest", [b"12345", b"1234567890"], ids=["in-part", "in-full"])
+@pytest.mark.parametrize("rest", [b"12345", b"x" * (MEGABYTE + 1)], ids=["in-part", "in-full"])
 async def test_a_body_that_comes_after_its_answer_does_not_keep_the_connection(
     server: Server, rest: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("triggers.gateway.connection.HEAD_TIMEOUT_S", 0.2)
     async with server.connection() as (reader, writer):
-        writer.write(HEAD + b"content-length: 10\r\n\r\n")
-        assert await answers(reader) == [b"200 0"]
+        writer.write(HEAD + b"content-length: %d\r\n\r\n" % (MEGABYTE + 1))
+        assert await answers(reader) == [b"200 0"]  # too large, so that its app has the word at once
         writer.write(rest)
         assert await everything(reader) == b""
 
@@ -336,7 +338,7 @@ async def half_a_request(gateway: Gateway) -> AsyncIterator[Callable[[], None]]:
 async def test_a_crowd_is_told_to_come_back_and_health_still_answers(settings: Settings, tmp_path: Path) -> None:
     async with (
         trigger_ground(with_package(settings, tmp_path)) as ground,
-        serving(ground, most_requests=1) as gateway,
+        serving(ground, places={**PLACES, "hooks": 1, "forms": 1}) as gateway,
     ):
         last: list[httpx.Response] = []
 
