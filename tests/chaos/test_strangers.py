@@ -4,9 +4,10 @@ import asyncio
 import sys
 import time
 from asyncio.subprocess import DEVNULL, PIPE
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import httpx
@@ -58,12 +59,10 @@ async def strangers(host: str, port: int) -> AsyncIterator[None]:
         await process.wait()
 
 
-async def ask(
-    answers: Answers, client: httpx.AsyncClient, method: str, path: str, expected: int, **more: object
-) -> None:
+async def ask(answers: Answers, send: Callable[[], Awaitable[httpx.Response]], path: str, expected: int) -> None:
     began = time.monotonic()
     try:
-        status = (await client.request(method, path, **more)).status_code  # type: ignore[arg-type]  # of httpx
+        status = (await send()).status_code
     except httpx.TransportError as error:
         answers.failures.append(f"{path}: {error!r}")
         return
@@ -86,10 +85,12 @@ async def honest_traffic(base: str, lasts_s: float) -> tuple[Answers, Answers]:
         for number in range(int(lasts_s * DELIVERIES_PER_S)):
             await asyncio.sleep(max(began + number / DELIVERIES_PER_S - time.monotonic(), 0))
             client, call = (kept, once)[number % 2], GITHUB.call(delivery=f"honest-{began}-{number}")
-            asked.append(tasks.create_task(ask(deliveries, client.post(GITHUB.path, **call), GITHUB.path, 202)))
+            asked.append(
+                tasks.create_task(ask(deliveries, partial(client.post, GITHUB.path, **call), GITHUB.path, 202))
+            )
             if number % 5 == 0:
                 path, expected = list(PAGES.items())[number // 5 % len(PAGES)]
-                asked.append(tasks.create_task(ask(pages, once.get(path), path, expected)))
+                asked.append(tasks.create_task(ask(pages, partial(once.get, path), path, expected)))
         await asyncio.gather(*asked)
     return deliveries, pages
 
