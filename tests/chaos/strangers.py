@@ -5,6 +5,7 @@ One whose connection is closed comes again.
 """
 
 import asyncio
+import contextlib
 import itertools
 import random
 import resource
@@ -13,8 +14,8 @@ from typing import Any
 
 ROUTES = ("/hooks/acme/Calls/github", "/forms/acme/Calls/lead", "/v1/runs", "/console/login", "/healthz")
 BEHAVIOURS = ("silent", "trickling_head", "trickling_body", "half_closed", "header_only")
-COMES_AGAIN_AFTER_S = 0.5
-TRICKLES_EVERY_S = 0.5
+COMES_AGAIN_AFTER_S = 2.0
+TRICKLES_EVERY_S = 1.0
 
 
 def head_of(route: str) -> bytes:
@@ -35,7 +36,8 @@ class Stranger(asyncio.Protocol):
             transport.write(self._head)
         elif self._behaviour == "half_closed":
             transport.write(self._head + b"1")
-            transport.write_eof()
+            with contextlib.suppress(OSError):  # its connection is closed already
+                transport.write_eof()
         elif self._behaviour == "trickling_head":
             self._trickle(itertools.chain(self._head[:-4], itertools.repeat(ord("x"))))
         elif self._behaviour == "trickling_body":

@@ -219,7 +219,7 @@ class BoundedProtocol(HttpToolsProtocol):
         if len(cycle.body) > HIGH_WATER_LIMIT:  # the server reads on when the app does
             self._start_held()
         elif self._timer is None:
-            self._judged_bytes = self._body_bytes
+            self._judged_bytes = 0
             self._body_deadline = self.loop.time() + READ_TIMEOUT_S
             self._timer = self.loop.call_later(RATE_INTERVAL_S, self._judge_rate)
 
