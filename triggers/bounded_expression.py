@@ -33,7 +33,7 @@ class TooMuchWorkError(ValueError):
 class Effort:
     """What may still be spent on an event. How much it holds is only looked at when what is free is used up.
 
-    `deadline`: of the monotonic clock. It is looked at whenever as many steps were taken as are free.
+    `deadline`: of the thread's CPU clock. It is looked at whenever as many steps were taken as are free.
     """
 
     __slots__ = ("_deadline", "_event", "_reserve", "left")
@@ -50,7 +50,7 @@ class Effort:
             self.go_on()
 
     def go_on(self) -> None:
-        if self._deadline is not None and time.monotonic() > self._deadline:
+        if self._deadline is not None and time.thread_time() > self._deadline:
             raise TooMuchWorkError
         event, self._event = self._event, None
         if event is not None:

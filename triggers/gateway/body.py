@@ -39,14 +39,10 @@ async def read_body(request: Request, limit_bytes: int) -> bytes:
                 if len(body) > limit_bytes:
                     raise too_large(limit_bytes)
     except TimeoutError:
-        raise body_timeout() from None
+        raise ProblemError(408, "the body did not arrive in time", headers={"connection": "close"}) from None
     except ClientDisconnect:
         raise ProblemError(400, "the body ended early") from None
     return bytes(body)
-
-
-def body_timeout() -> ProblemError:
-    return ProblemError(408, "the body did not arrive in time", headers={"connection": "close"})
 
 
 def media_type(request: Request) -> str:

@@ -20,7 +20,7 @@ from uvicorn.server import ServerState
 from triggers.form.accept_header import wants_page
 from triggers.form.page import problem_page
 from triggers.gateway.admission import Admission, Place, Queue, QueueName, route_of
-from triggers.gateway.body import READ_TIMEOUT_S, body_timeout, is_declared_too_large
+from triggers.gateway.body import READ_TIMEOUT_S, is_declared_too_large
 from triggers.gateway.metrics import CloseReason
 from triggers.gateway.problems import ProblemError, problem_response, unavailable
 
@@ -39,6 +39,15 @@ _TOO_LARGE = (
     b"content-length: %d\r\n\r\n%b" % (len(_PROBLEM), _PROBLEM)
 )
 _NO_ROOM = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 5\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
+# As it stands, since callers are many whose time is over: an answer of the app takes five times as long.
+_TIMEOUT_PROBLEM = (
+    b'{"type":"about:blank","title":"Request Timeout","status":408,"detail":"the body did not arrive in time"}'
+)
+_BODY_TIMEOUT = (
+    b"HTTP/1.1 408 Request Timeout\r\n"
+    b"content-type: application/problem+json\r\nconnection: close\r\n"
+    b"content-length: %d\r\n\r\n%b" % (len(_TIMEOUT_PROBLEM), _TIMEOUT_PROBLEM)
+)
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 Cycle = Any  # the server's own class, which it does not export: one request and its answer
@@ -233,9 +242,8 @@ class BoundedProtocol(HttpToolsProtocol):
         elif self.loop.time() < self._body_deadline:
             self._timer = self.loop.call_later(RATE_INTERVAL_S, self._judge_rate)
         else:
-            (cycle, _), self._held = self._held, None
-            self._admission.metrics.count_closed("body_timeout")
-            super()._start_asgi_task(cycle, _answer(body_timeout()))
+            self.transport.write(_BODY_TIMEOUT)
+            self._close("body_timeout")
 
     def _owes_nothing(self) -> bool:
         """Every request so far is answered; while one is not, the time it takes is ours."""
