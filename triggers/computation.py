@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from typing_extensions import override
 
-from triggers.bounded_expression import Effort
+from workflows.context.bounded_expression import Effort
 
 # Some 10 ms of CPU, for all expressions of one event together.
 LOOP_STEPS = 10_000
@@ -41,10 +41,6 @@ class _LoopEffort(Effort):
     @override
     def go_on(self) -> None:
         raise OffLoopError
-
-    @override
-    def most_to_weigh(self) -> int:
-        return max(self.left, 0)
 
 
 class Computation:

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from triggers.bounded_expression import Effort
 from triggers.payload import PayloadError, resolve, resolve_text
 from triggers.register.trigger import Trigger
 from workers.store.run import RunRequest, TriggerEvent
+from workflows.context.bounded_expression import Effort
 
 MAX_APP_ID_LENGTH = 200
 SPEC_VERSION = "1.0"

@@ -54,6 +54,7 @@ def _links(story: Story) -> Sequence[tuple[str, Sequence[tuple[str, str | None]]
     runs: Mapping[str, Sequence[str]] = {
         "parent": [story["parent_run_id"]] if story.get("parent_run_id") else [],
         "replay of": [story["replay_of"]] if story.get("replay_of") else [],
+        "idempotency keys of": [story["keys_of"]] if story.get("keys_of") else [],
         "replayed as": story["replays"],
     }
     found: list[tuple[str, Sequence[tuple[str, str | None]]]] = [

@@ -16,8 +16,9 @@ from triggers.gateway.problems import ProblemError
 from workers.control.answer import answer
 from workers.control.cancelling import cancel, discard
 from workers.control.changed import Changed
+from workers.control.effects import Effects, effects_of
 from workers.control.errors import RunNotFoundError
-from workers.control.replaying import replay
+from workers.control.replaying import ReplayOptions, replay
 from workers.control.retrying import retry_now
 from workers.store.run_document import as_json
 
@@ -28,8 +29,12 @@ WHOLE = "responses"
 async def confirm_on_run(desk: Desk, request: Request, visitor: Visitor) -> Response:
     run = await _run(desk, request, visitor)
     order = _order(request, run)
-    return not_yet_allowed(desk, request, visitor, order.label) or confirmation(
-        desk, request, visitor, "confirm_run", title=f"{order.label}?", section="runs", run=run, order=order
+    refused = not_yet_allowed(desk, request, visitor, order.label)
+    if refused is not None:
+        return refused
+    done = await effects_of(desk.ground.store, {**run, "_id": run["run_id"]}) if order.name == "replay" else Effects()
+    return confirmation(
+        desk, request, visitor, "confirm_run", title=f"{order.label}?", section="runs", run=run, order=order, done=done
     )
 
 
@@ -40,11 +45,11 @@ async def carry_out_on_run(desk: Desk, request: Request, visitor: Visitor, form:
     check_allowed(visitor)
     if name == "answer":
         return await _answer(desk, request, visitor, form)
-    changed = await _change(desk, visitor, run_id, name)
+    changed = await _change(desk, visitor, run_id, name, form)
     return await done(desk, visitor, f"{run_id}: {changed.said}.", asked.run_path(changed.new_run_id or run_id))
 
 
-async def _change(desk: Desk, visitor: Visitor, run_id: str, name: str) -> Changed:
+async def _change(desk: Desk, visitor: Visitor, run_id: str, name: str, form: Form) -> Changed:
     """RunNotFoundError, or RefusedError where its state does not take it any more."""
     store, wake = desk.ground.store, desk.ground.wakeups
     by, app_id = visitor.name, visitor.scope
@@ -54,7 +59,9 @@ async def _change(desk: Desk, visitor: Visitor, run_id: str, name: str) -> Chang
         case "discard":
             return await discard(store, run_id, by=by, app_id=app_id)
         case "replay":
-            return await replay(store, wake, run_id, by=by, app_id=app_id)
+            # Only by a page that has listed what happens again.
+            options = ReplayOptions(repeat_done="repeat_done" in form, new_keys="new_keys" in form)
+            return await replay(store, wake, run_id, by=by, app_id=app_id, options=options)
         case _:
             return await retry_now(store, wake, run_id, by=by, app_id=app_id)
 

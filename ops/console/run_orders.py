@@ -23,8 +23,8 @@ _ENDS = "It ends at once as cancelled, and no agent speaks any more. This cannot
 _REPLAY = Order(
     "replay",
     "Replay",
-    "What this run was asked to do is asked once more, as a new run with the same input. Its model calls cost again. "
-    "Asked for twice, it starts one run.",
+    "What this run was asked to do is asked once more, from its first turn, as a new run with the same input. Its "
+    "model calls cost again. Asked for twice, it starts one run.",
 )
 _CANCEL = Order("cancel", "Cancel", _ENDS, is_end=True)
 _CANCEL_RUNNING = Order(

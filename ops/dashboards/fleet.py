@@ -56,7 +56,7 @@ def _glance() -> list[Panel]:
         "consumes. Runs that are held or not due do not count."
     )
     slots = "Slots of all workers that are in use. Above 90 % for long: start another worker."
-    parked = "Runs at rest after all their attempts. Each waits for your decision: replay or discard."
+    parked = "Runs at rest after all their attempts. See what each has done, then replay or discard it."
     good = (
         "Share of the runs of the time range that ended well, of the chosen apps and workflows. Not counted: cancelled "
         "ones, those that a budget stopped, and those that the workflow itself called failed."

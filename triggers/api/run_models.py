@@ -51,6 +51,16 @@ class NewRun(Asked):
 
 class ReplayOrder(Asked):
     again: bool = Field(False, description="One more, though it was replayed before.")
+    repeat_done: bool = Field(
+        False,
+        description="Also if tool calls or write-backs of the run succeeded, which a replay makes again. Without it "
+        "such a run is refused (409), and `done` lists them.",
+    )
+    new_keys: bool = Field(
+        False,
+        description="Give tools new idempotency keys. By default a replay of a run that has not succeeded goes on "
+        "with the run's own, so that a service that knows them does nothing twice.",
+    )
 
 
 class RunAnswer(Asked):
@@ -143,6 +153,7 @@ class Run(RunSummary):
     correlation_id: str
     parent_run_id: str | None
     replay_of: str | None
+    keys_of: str | None = Field(None, description="The run whose idempotency keys its tools are given; null: its own.")
     usage: Usage = Field(description="Totals up to now, from the ledger.")
     replays: list[str] = Field(description="The runs that were started anew from this one.")
 

@@ -19,7 +19,7 @@ from workers.control.replaying import replays_of
 from workers.store.matching import Matching
 from workers.store.run import HoldKind, RunState
 from workers.store.run_document import as_json
-from workers.store.run_store import RunStore
+from workers.store.run_store import WITHOUT_STEPS, RunStore
 from workflows.outcome import OutcomeKind
 
 Document = Mapping[str, Any]
@@ -28,7 +28,8 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 # Never an input, a context or a history: a thousand of those may be gigabytes.
 _LISTED = (
     *("app_id", "user_id", "chat_id", "workflow", "package_version", "trigger", "dedupe_key", "correlation_id"),
-    *("parent_run_id", "replay_of", "priority", "state", "hold", "held_by", "held_until", "attempt", "lease", "turn"),
+    *("parent_run_id", "replay_of", "keys_of", "priority", "state", "hold", "held_by", "held_until", "attempt"),
+    *("lease", "turn"),
     *("next_agent", "outcome", "usage", "not_before", "created_at", "started_at", "finished_at", "cancel_requested"),
     "resolved",
 )
@@ -107,7 +108,11 @@ async def page_of_turns(store: RunStore, caller: Caller, run_id: str, paging: Pa
         raise RunNotFoundError(run_id)
     after = paging.behind(int)
     numbers = {"$lte": run["turn"], "$gt": 0 if after is None else after[0]}
-    found = store.turns.find({"run_id": run_id, "number": numbers}).sort("number", ASCENDING).limit(paging.limit + 1)
+    found = (
+        store.turns.find({"run_id": run_id, "number": numbers}, WITHOUT_STEPS)
+        .sort("number", ASCENDING)
+        .limit(paging.limit + 1)
+    )
     return await page_answer(paging, found, lambda turn: [turn["number"]], _turn)
 
 

@@ -5,6 +5,7 @@ from fastapi import APIRouter, Response
 from triggers.api.access import Writer
 from triggers.api.answers import json_answer
 from triggers.api.openapi import answers
+from triggers.api.routes import StrictRoute
 from triggers.api.trigger_models import (
     Backfill,
     BackfillOrder,
@@ -23,7 +24,7 @@ from triggers.role import TriggerGround
 
 
 def order_routes(ground: TriggerGround) -> APIRouter:
-    router = APIRouter(prefix="/triggers/{workflow}/{name}", responses=answers(403, 404, 409))
+    router = APIRouter(prefix="/triggers/{workflow}/{name}", responses=answers(403, 404, 409), route_class=StrictRoute)
     _add_pausing(router, ground)
     _add_firing(router, ground)
     _add_backfilling(router, ground)

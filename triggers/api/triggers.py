@@ -7,6 +7,7 @@ from triggers.api.answers import json_answer
 from triggers.api.openapi import answers
 from triggers.api.paging import Page
 from triggers.api.revisions import IfMatch, needed_revision, revision_of, tag_of
+from triggers.api.routes import StrictRoute
 from triggers.api.trigger_models import EditedTrigger, NewTrigger, Trigger, TriggerPage
 from triggers.api.trigger_orders import order_routes
 from triggers.api.trigger_places import Placed, address_of
@@ -18,7 +19,7 @@ from triggers.role import TriggerGround
 
 
 def trigger_routes(ground: TriggerGround) -> APIRouter:
-    router = APIRouter(tags=["Triggers"])
+    router = APIRouter(tags=["Triggers"], route_class=StrictRoute)
     _add_reading(router, ground)
     _add_making(router, ground)
     _add_changing(router, ground)

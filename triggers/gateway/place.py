@@ -6,9 +6,9 @@ from urllib.parse import quote
 
 from starlette.requests import Request
 
-from triggers.bounded_expression import Effort
 from triggers.gateway.problems import ProblemError
 from triggers.payload import resolve_text
+from workflows.context.bounded_expression import Effort
 from workflows.package.trigger_specs.form import FormSpec
 from workflows.package.trigger_specs.trigger import is_expression
 from workflows.package.trigger_specs.webhook import WebhookSpec

@@ -16,7 +16,6 @@ from starlette.responses import Response
 from ulid import ULID
 
 from triggers.acceptance import Acceptance
-from triggers.bounded_expression import Effort
 from triggers.computation import Computation
 from triggers.gateway.metrics import RESULT_BY_STATUS, Endpoint, GatewayMetrics, Result
 from triggers.gateway.place import Place, not_found
@@ -29,6 +28,7 @@ from triggers.register.trigger import Trigger
 from workers.settings import Settings
 from workers.store.run import Accepted
 from workers.store.storable import NotStorableError
+from workflows.context.bounded_expression import Effort
 
 log = logging.getLogger(__name__)
 

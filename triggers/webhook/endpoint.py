@@ -7,7 +7,6 @@ from typing import Any
 
 from starlette.requests import Request
 
-from triggers.bounded_expression import Effort
 from triggers.computation import Computation
 from triggers.gateway.body import read_body, refuse_declared_too_large
 from triggers.gateway.event import plain_headers, with_request
@@ -21,6 +20,7 @@ from triggers.webhook import cloud_events, content, slack
 from triggers.webhook.refusals import Refusals
 from triggers.webhook.secrets import Secrets
 from triggers.webhook.verification import SCHEMES, SignatureError
+from workflows.context.bounded_expression import Effort
 from workflows.package.trigger_specs.webhook import WebhookSpec
 
 

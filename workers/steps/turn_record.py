@@ -1,11 +1,13 @@
 """The record of a turn: what is stored of it, and what a run whose turns are over owes to databases."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from workers.store.run import Claim
 from workers.store.storable import NotStorableError, as_storable
 from workflows.chat.checkpoint import Checkpoint
 from workflows.chat.errors import PackageDefect
+from workflows.chat.journal import OpenTurn
 from workflows.chat.live import Conversation
 from workflows.chat.transcript import Turn
 from workflows.context.derived import changes
@@ -21,6 +23,32 @@ def stored(turn: Turn, checkpoint: Checkpoint) -> tuple[dict[str, Any], dict[str
     except NotStorableError as error:
         raise PackageDefect(str(error)) from None
     return document, {"next_agent": checkpoint.next_agent, "context": context, "progress": checkpoint.progress()}
+
+
+def record_of_writes(writes: Sequence[DocumentWrite]) -> dict[str, Any]:
+    """Which documents were written, kept with the step that they were written with: a replay would write them again."""
+    names = ("variable", "database", "collection", "key", "key_value")
+    return {"writes": [{name: getattr(write, name) for name in names} for write in writes]} if writes else {}
+
+
+def unfinished_turn(chat: Conversation, claim: Claim) -> dict[str, Any] | None:
+    """What is known of the tools of a turn that was not finished. `tokens`: of the leases under which its calls were
+    noted; of other owners of this turn nothing is known."""
+    turn = chat.speaking
+    if turn is None:
+        return None
+    noted = claim.document.get("unfinished") or {}
+    earlier = noted.get("tokens", []) if turn.journal.durable and noted.get("turn") == turn.number else []
+    return {**turn.calls_as_document(), "tokens": [*earlier, claim.token]}
+
+
+def as_storable_turn(turn: OpenTurn) -> dict[str, Any]:
+    """An open turn's document. NotStorableError when what its tools wrote is too large to be kept."""
+    document = turn.as_document()
+    for step in document["steps"]:
+        if step["kind"] == "call":
+            step["changes"] = as_storable(step["changes"])
+    return document
 
 
 def owed_at_success(

@@ -65,6 +65,7 @@ def run_document(request: RunRequest, *, now: datetime, republish_after: timedel
         **_ready_or_later(request, now, republish_after),
         **({"chain": list(request.chain)} if request.chain else {}),
         **({} if request.traceparent is None else {"traceparent": request.traceparent}),
+        **({} if request.keys_of is None else {"keys_of": request.keys_of}),
         **({} if request.ui_responses is None else {"ui_responses": dict(request.ui_responses)}),
         **({} if request.order_key is None else {"order": _place_in_order(request, request.order_key, run_id)}),
     }
@@ -135,6 +136,8 @@ def as_json(document: Mapping[str, Any]) -> dict[str, Any]:
     shown = {name: value for name, value in document.items() if name not in hidden}
     if debounce := document.get("debounce"):
         shown["debounce"] = {"until": debounce["until"], "events": len(debounce["events"])}
+    if "question" in document:  # a listing may have left it out
+        shown["questions"] = document.get("questions") or ([document["question"]] if document["question"] else [])
     return {"run_id": document["_id"], **shown}
 
 
@@ -159,6 +162,7 @@ _CANCELLED: Document = {
         "error": None,
     },
     "question": None,  # nobody is asked any more
+    "questions": "$$REMOVE",
     "not_before": None,
     "finished_at": "$$NOW",
 }

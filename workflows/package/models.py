@@ -52,6 +52,7 @@ class Orchestrator:
     failure_message_key: str | None = None
     inputs: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     limits: Limits = field(default_factory=Limits)
+    required_environment: tuple[str, ...] = ()  # names of variables that its tools read from the worker's environment
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +111,7 @@ class Tool:
     bound: bool = True
     auto_invoke: bool = False
     timeout_s: float | None = None
+    has_effects: bool = True  # whether a call may change anything; taken for granted unless the author says none
     place: str = field(default="", compare=False)  # where it stands in its file, as tools[2]; for findings
 
     @property

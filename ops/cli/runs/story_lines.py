@@ -35,6 +35,7 @@ def story_lines(story: Story) -> Iterator[Line]:
         f"{cost['calls']} model calls, {cost['input_tokens']} tokens in, {cost['output_tokens']} out, "
         f"USD {usd(cost['cost_usd'])}",
     )
+    yield from ((WARN, printable(line)) for line in repeat_lines(story))
     for step in next_steps(story):
         yield "", f"→ {step}"
 
@@ -77,6 +78,8 @@ def _ties(story: Story) -> Iterator[tuple[str, str]]:
         yield "events", f"{story['debounce']['events']} so far, merged until {clock(story['debounce']['until'])}"
     if story.get("replay_of"):
         yield "replay of", story["replay_of"]
+    if story.get("keys_of"):
+        yield "keys", f"tools are given the idempotency keys of {story['keys_of']}"
     if story.get("replays"):
         yield "replayed", f"as {', '.join(story['replays'])}"
 
@@ -146,6 +149,15 @@ def _answers(story: Story) -> Iterator[Line]:
     for answer in story.get("answers") or []:
         said = {name: value for name, value in answer.items() if name not in {"at", "by"} and value}
         yield "", printable(f"  answered by {answer.get('by')}, {clock(answer.get('at'))}: {shown(said)}")
+
+
+def repeat_lines(story: Story) -> Iterator[str]:
+    """Before a replay is advised: what it would do again."""
+    done = story.get("done")
+    if done and not story.get("replays") and story["state"] in {RunState.PARKED, RunState.FAILED}:
+        yield "A replay begins with the first turn, and does again what this run has done:"
+        yield from (f"  {sentence}" for sentence in done["sentences"])
+        yield done["about_keys"]
 
 
 def next_steps(story: Story) -> Iterator[str]:

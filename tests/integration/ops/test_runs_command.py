@@ -2,21 +2,15 @@
 
 import asyncio
 import json
-import os
-import pty
 import signal
-import subprocess
-import sys
-import threading
 import time
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-import psutil
 import pytest
 
-from tests.integration.ops.command import command, environment, started, unattended
+from tests.integration.ops.command import started, unattended
+from tests.integration.ops.terminal import dialogue
 from tests.integration.stage import Document, Stage, relay, until
 
 pytestmark = pytest.mark.integration
@@ -38,13 +32,7 @@ def failed(context_variables, error):
     with (FOLDER / "closed").open("a") as log:
         log.write(context_variables["run_id"] + "\\n")
 """
-# What started these tests in the background had Ctrl-C ignored, and a child would inherit that.
-HEEDING_INTERRUPTS = """
-import os, signal, sys
-
-signal.signal(signal.SIGINT, signal.SIG_DFL)
-os.execv(sys.argv[1], sys.argv[1:])
-"""
+DISCARD = ("runs", "discard", "--app", "acme")
 OUTCOME = {"kind": "model_error", "reason": "503 at the fifth attempt", "error": None}
 
 
@@ -289,10 +277,10 @@ async def test_many_are_asked_for_on_a_terminal_first(stage: Stage) -> None:
     run_ids = await parked(stage, 25)
 
     refused, interrupted = await asyncio.gather(
-        asyncio.to_thread(dialogue, stage, "n"), asyncio.to_thread(dialogue, stage, None)
+        asyncio.to_thread(dialogue, stage, "n", *DISCARD), asyncio.to_thread(dialogue, stage, None, *DISCARD)
     )
     assert await stage.store.runs.count_documents({"state": "parked"}) == 25
-    agreed = await asyncio.to_thread(dialogue, stage, "y")
+    agreed = await asyncio.to_thread(dialogue, stage, "y", *DISCARD)
 
     assert run_ids[9] in refused
     assert run_ids[10] not in refused
@@ -303,28 +291,3 @@ async def test_many_are_asked_for_on_a_terminal_first(stage: Stage) -> None:
     assert "25 of 25" in agreed
     assert "discard: 25 done, 0 refused" in agreed
     assert await stage.store.runs.count_documents({"state": "cancelled"}) == 25
-
-
-def dialogue(stage: Stage, answer: str | None) -> str:
-    """With the exit code at its end. Without an answer it is interrupted, once."""
-    ours, theirs = pty.openpty()
-    discard = [sys.executable, "-c", HEEDING_INTERRUPTS, *command("runs", "discard", "--app", "acme")]
-    process = subprocess.Popen(discard, env=environment(stage), stdin=theirs, stdout=theirs, stderr=theirs)
-    os.close(theirs)
-    too_late = threading.Timer(60, process.kill)
-    too_late.start()
-    seen = b""
-    while b"[y/N]" not in seen:
-        seen += os.read(ours, 4096)
-    if answer is None:
-        while psutil.Process(process.pid).status() != psutil.STATUS_SLEEPING:  # it has asked, and does not listen yet
-            time.sleep(0.01)
-        process.send_signal(signal.SIGINT)
-    else:
-        os.write(ours, answer.encode() + b"\n")
-    with suppress(OSError):  # the terminal is gone with its last process
-        while more := os.read(ours, 4096):
-            seen += more
-    os.close(ours)
-    too_late.cancel()
-    return f"{seen.decode()}{process.wait(30)}"

@@ -140,11 +140,12 @@ def test_an_owner_that_went_on_with_another_version_says_so() -> None:
         ),
         ({"state": "parked"}, "  at rest    since 2026-01-02 03:05:40 UTC, after 1 min 33 s"),
         ({"replay_of": "run_0"}, "  replay of  run_0"),
+        ({"keys_of": "run_0"}, "  keys       tools are given the idempotency keys of run_0"),
         ({"replays": ["run_2", "run_3"]}, "  replayed   as run_2, run_3"),
     ],
     ids=[
         *("queued", "held", "by a budget", "by a total", "in order", "later", "chained", "debounced"),
-        *("waits", "running", "resolved", "parked", "replay", "replayed"),
+        *("waits", "running", "resolved", "parked", "replay", "keys", "replayed"),
     ],
 )
 def test_why_it_stands_where_it_stands(changes: dict[str, Any], said: str) -> None:
@@ -169,6 +170,29 @@ def test_the_next_step_is_a_command(changes: dict[str, Any], commands: list[str]
     steps = list(next_steps({**STORY, **changes}))
 
     assert [step.split("unattended runs ")[1].split()[:2] for step in steps] == [[name, "run_1"] for name in commands]
+
+
+DONE = {"sentences": ["turn 1: pay(amount=12) was called"], "about_keys": "Its tools are given the same key."}
+
+
+@pytest.mark.parametrize(
+    ("changes", "is_listed"),
+    [
+        ({"state": "failed"}, True),
+        ({"state": "parked"}, True),
+        ({"state": "failed", "replays": ["run_2"]}, False),  # no replay is advised
+        ({"state": "succeeded"}, False),
+    ],
+)
+def test_before_a_replay_is_advised_what_it_would_do_again_is_listed(changes: dict[str, Any], is_listed: bool) -> None:
+    lines = told(done=DONE, **changes)
+
+    assert ("  turn 1: pay(amount=12) was called" in lines) is is_listed
+    if is_listed:
+        place = lines.index("  turn 1: pay(amount=12) was called")
+        assert "does again what this run has done" in lines[place - 1]
+        assert lines[place + 1] == "Its tools are given the same key."
+        assert "unattended runs replay run_1" in lines[place + 2]
 
 
 def test_nothing_in_a_story_steers_a_terminal() -> None:

@@ -127,6 +127,19 @@ def test_a_reason_is_told_with_what_it_was_about(note: dict[str, Any], said: str
     assert said in "\n".join(lines(notes=[note]))
 
 
+def test_what_it_answers_for_people_is_told_answer_by_answer() -> None:
+    small = {"when": "arguments.amount <= `50`", "answer": {"verdict": "yes"}}
+    spec = {"name": "x", "ui_responses": {"pay": [small, {"answer": {"verdict": "no"}}], "Card": {"seen": True}}}
+
+    told = [each.strip() for each in lines(spec=spec) if "answers" in each]
+
+    assert told == [
+        """answers      pay: {"verdict": "yes"} when arguments.amount <= `50`""",
+        """answers      pay: {"verdict": "no"}""",
+        """answers      Card: {"seen": true}""",
+    ]
+
+
 def test_what_it_waits_for_is_told_as_it_is_written() -> None:
     spec = {"name": "nightly", "type": "schedule", "every": "1h", "overlap": "buffer_one", "misfire": {"policy": "all"}}
 

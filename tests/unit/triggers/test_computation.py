@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from triggers import computation
-from triggers.bounded_expression import Effort, TooMuchWorkError
 from triggers.computation import Computation
 from triggers.payload import PayloadError, evaluate, holds, resolve
+from workflows.context.bounded_expression import Effort, TooMuchWorkError
 
 MAX_LOOP_S = 0.02
 LARGE = {  # 0.95 MB as JSON

@@ -78,6 +78,14 @@ async def test_a_tool_is_called_with_the_reply_before_routing(tmp_path: Path) ->
     assert [call.agent for call in kept.calls] == ["A"]
 
 
+@pytest.mark.parametrize(("effects", "marked"), [("none", {"effects": "none"}), ("unknown", {})])
+async def test_a_result_says_that_its_tool_has_no_effects(tmp_path: Path, effects: str, marked: dict[str, str]) -> None:
+    _, kept = await automatic(tmp_path / "p", SAVE, tool={"effects": effects}).run()
+
+    [result] = kept.turn(1).events[-1]["tool_results"]
+    assert {name: value for name, value in result.items() if name == "effects"} == marked
+
+
 async def test_its_model_is_offered_no_tools(tmp_path: Path) -> None:
     chat = automatic(tmp_path / "p", SAVE)
 

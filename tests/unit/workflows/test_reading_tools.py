@@ -203,6 +203,26 @@ def test_a_tool_may_say_how_long_it_takes(tmp_path: Path, given: dict[str, Any],
     assert (found.timeout_s, findings) == (timeout_s, ())
 
 
+@pytest.mark.parametrize(
+    ("given", "has_effects", "expected"),
+    [
+        ({}, True, []),
+        ({"effects": "none"}, False, []),
+        ({"effects": "unknown"}, True, []),
+        ({"effects": None}, True, []),
+        ({"effects": "few"}, True, [("error", "wrong_value", "tools[0].effects")]),
+        ({"effects": False}, True, [("error", "wrong_type", "tools[0].effects")]),
+    ],
+    ids=str,
+)
+def test_a_tool_has_effects_unless_its_author_says_none(
+    tmp_path: Path, given: dict[str, Any], has_effects: bool, expected: Said
+) -> None:
+    [found], _, findings = read(tmp_path, {"tools": [tool(**given)]})
+
+    assert (found.has_effects, said(findings)) == (has_effects, expected)
+
+
 def test_two_offered_tools_of_one_agent_cannot_have_one_name(tmp_path: Path) -> None:
     _, _, findings = read(tmp_path, {"tools": [tool(), tool(agent=["B", "A"]), tool(agent="B")]})
 

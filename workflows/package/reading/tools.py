@@ -11,6 +11,7 @@ from workflows.package.reading.section import Section
 from workflows.package.reading.tool_entries import known_agent, means_every_agent, tool_code, tool_entries
 
 _KINDS: dict[str, ToolKind] = {"agenttool": "Agent_Tool", "uitool": "UI_Tool", "uisurface": "UI_Surface"}
+EFFECTS = ("none", "unknown")
 _LISTS: dict[str, ToolKind] = {"tools": "Agent_Tool", "backend_tools": "Agent_Tool", "ui_tools": "UI_Tool"}
 
 
@@ -52,6 +53,7 @@ def _tool(
         section.get("ui", "ui_contract")
         section.warning("ui_tool_headless", "tool_type", f"{kind} {NEEDS_PERSON}")
     timeout_s = read_duration_s(section, "timeout_s", "timeout_seconds", "timeout", default=0.0, longest_s=86400)
+    has_effects = _has_effects(section)
     if found is None:
         section.get("name", "tool_id", "description")
         return None
@@ -68,6 +70,7 @@ def _tool(
         bound=bound,
         auto_invoke=auto_invoke,
         timeout_s=timeout_s or None,
+        has_effects=has_effects,
         place=section.path,
     )
 
@@ -99,6 +102,14 @@ def _kind(section: Section, default: ToolKind) -> ToolKind:
         message = "must be Agent_Tool, UI_Tool or UI_Surface; a tool of the run's life stands under lifecycle_tools"
         section.error("wrong_value", "tool_type", message)
     return kind or default
+
+
+def _has_effects(section: Section) -> bool:
+    """Unless its author says otherwise, a call may have changed something that a replay would change again."""
+    effects = section.text("effects")
+    if effects not in (None, *EFFECTS):
+        section.error("wrong_value", "effects", f"must be one of {', '.join(EFFECTS)}")
+    return effects != "none"
 
 
 def _report_names(section: Section, function: str) -> None:

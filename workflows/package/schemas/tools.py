@@ -44,6 +44,9 @@ _TOOL = mapping(
         "bind_to_agent": flag(
             "false: not offered to the agent's model; with auto_invoke it is called with the structured reply"
         ),
+        "effects": one_of(
+            ("none", "unknown"), "none: a call changes nothing, so that a replay may make it again unasked"
+        ),
         "timeout_s": _TIMEOUT,
         "timeout_seconds": _TIMEOUT,
         "timeout": _TIMEOUT,

@@ -203,6 +203,42 @@ async def test_actions_are_recorded_with_the_keys_name_and_a_second_click_fires_
     assert (await visit.get(f"/console/runs/{replayed['_id']}/explode")).status_code == 404
 
 
+async def test_what_a_replay_does_again_is_listed_before_it_is_made(console: Console) -> None:
+    visit = await console.visit("Grace")
+    await visit.allow_actions()
+    run_id = await accepted(console.stage)
+    call = {"id": "1", "name": "refund", "arguments": '{"note": "<b>12</b>"}'}
+    events = [{"text": None, "tool_calls": [call]}, {"tool_results": [{"id": "1", "name": "refund", "text": "ok"}]}]
+    said: dict[str, Any] = {
+        "agent": "Payer",
+        "text": "",
+        "handoff": None,
+        "context_changes": {},
+        "tokens": {},
+        "duration_s": 1.0,
+    }
+    turn = {"_id": f"{run_id}:1", "run_id": run_id, "number": 1, **said, "events": events}
+    await console.stage.store.turns.insert_one(turn)
+    outcome = {"kind": "package_error", "reason": "not written", "error": None}
+    failed = {"state": "failed", "turn": 1, "outcome": outcome, "usage": {}}
+    await console.stage.store.runs.update_one({"_id": run_id}, {"$set": failed})
+    path, sentence = f"/console/runs/{run_id}/replay", "turn 1: refund(note=&#34;&lt;b&gt;12&lt;/b&gt;&#34;) was called"
+
+    story, page = [(await visit.get(each)).text for each in (f"/console/runs/{run_id}", path)]
+    unseen = await visit.send(path, form_token=await visit.token())
+    made = await visit.send(path, form_token=await visit.token(), repeat_done="1")
+
+    assert "A replay does this again" in story
+    assert "This happens again" in page
+    assert sentence in story
+    assert sentence in page
+    assert 'name="repeat_done" value="1"' in page
+    assert (unseen.status_code, "was not replayed" in unseen.text) == (409, True)
+    new = await console.stage.run(made.headers["location"].rpartition("/")[2])
+    assert (new["replay_of"], new["keys_of"]) == (run_id, run_id)
+    assert "idempotency keys of" in (await visit.get(f"/console/runs/{new['_id']}")).text
+
+
 async def test_a_key_of_one_app_sees_that_app_alone(console: Console) -> None:
     mine, others = await accepted(console.stage), await accepted(console.stage, app_id="globex")
     visit = await console.visit("shop", "acme")

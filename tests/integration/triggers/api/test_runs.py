@@ -328,6 +328,41 @@ async def test_a_replay_is_a_new_run_and_repeating_it_is_none(gateway: Gateway, 
     }
 
 
+async def test_a_replay_that_would_repeat_what_was_done_is_refused_with_a_list(gateway: Gateway, acme: Client) -> None:
+    run_id = await acme.start()
+    call = {"id": "1", "name": "refund", "arguments": '{"amount": 12}'}
+    write = {"variable": "order", "database": "shop", "collection": "orders", "key": "_id", "key_value": "o-7"}
+    events = [{"text": None, "tool_calls": [call]}, {"tool_results": [{"id": "1", "name": "refund", "text": "ok"}]}]
+    turn = {"_id": f"{run_id}:1", "run_id": run_id, "number": 1, "agent": "Payer", "events": events, "writes": [write]}
+    await gateway.ground.store.turns.insert_one(turn)
+    await change(gateway, run_id, state="failed", turn=1, ui_responses={"Card": {"verdict": "yes"}})
+    path = f"/v1/runs/{run_id}/replay"
+
+    refused = await acme.post(path)
+    unsure = await acme.post(path, {"repeat_done": False, "new_keys": True})
+    made = await acme.post(path, {"repeat_done": True})
+    again = await acme.post(path)
+    anew = await acme.post(path, {"again": True, "repeat_done": True, "new_keys": True})
+
+    assert [each.status_code for each in (refused, unsure, made, again, anew)] == [409, 409, 200, 200, 200]
+    assert refused.headers["content-type"] == "application/problem+json"
+    done = refused.json()["done"]
+    [tool] = done["calls"]
+    assert tool == {"turn": 1, "agent": "Payer", "tool": "refund", "arguments": "amount=12", "outcome": "done"}
+    assert done["writes"] == [
+        {"turn": 1, "variable": "order", "place": "shop.orders", "key": "_id", "key_value": "o-7"}
+    ]
+    assert (done["keys"], done["unknown_turn"], done["more"]) == ("same", None, 0)
+    assert "turn 1: refund(amount=12) was called" in refused.json()["detail"]
+    assert '"repeat_done": true' in refused.json()["detail"]
+    assert again.json()["new_run_id"] == made.json()["new_run_id"]  # there is nothing to be made: nothing to refuse
+    keys_of = [(await acme.get(f"/v1/runs/{each.json()['new_run_id']}")).json().get("keys_of") for each in (made, anew)]
+    assert keys_of == [run_id, None]
+    replayed = await gateway.ground.store.find(made.json()["new_run_id"])
+    assert replayed is not None
+    assert replayed["ui_responses"] == {"Card": {"verdict": "yes"}}
+
+
 async def test_an_answer_lets_a_run_go_on(gateway: Gateway, acme: Client) -> None:
     run_id = await acme.start()
     unasked = await acme.post(f"/v1/runs/{run_id}/answer", {"message": "yes"})

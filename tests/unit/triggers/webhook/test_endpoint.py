@@ -221,7 +221,8 @@ def test_the_first_thing_that_is_wrong_is_the_one_that_is_told() -> None:
 
 def test_expressions_that_leave_the_event_loop_give_the_same_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     events, picky = f"/hooks/acme/{WORKFLOW}/events", f"/hooks/acme/{WORKFLOW}/picky"
-    calls = [(path, github_call(json.dumps(body).encode())) for path in (events, picky) for body in ({"n": 1}, [], 7)]
+    bodies: list[Any] = [{"n": 1}, [], 7]
+    calls = [(path, github_call(json.dumps(body).encode())) for path in (events, picky) for body in bodies]
     expected = [Endpoint().post(path, **call) for path, call in calls]
 
     monkeypatch.setattr(computation, "LOOP_STEPS", -1)
