@@ -17,7 +17,7 @@ from triggers.gateway.problems import ProblemError
 from workers.control.answer import answer
 from workers.control.cancelling import cancel, discard
 from workers.control.changed import Changed
-from workers.control.effects import Effects, effects_of
+from workers.control.effects import Effects, find_effects
 from workers.control.errors import RunNotFoundError
 from workers.control.replaying import ReplayOptions, replay
 from workers.control.retrying import retry_now
@@ -34,7 +34,7 @@ async def confirm_on_run(desk: Desk, request: Request, visitor: Visitor) -> Resp
     if order.name == "answer":
         path, questions = asked.run_path(run["run_id"]), shown_questions(run)
         return desk.pages.page("answer", visitor, path=path, questions=questions, **values)
-    done = await effects_of(desk.ground.store, {**run, "_id": run["run_id"]}) if order.name == "replay" else Effects()
+    done = await find_effects(desk.ground.store, run["run_id"]) if order.name == "replay" else Effects()
     return confirmation(desk, request, visitor, "confirm_run", done=done, **values)
 
 

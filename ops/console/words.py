@@ -9,7 +9,7 @@ from markupsafe import Markup, escape
 
 from ops.cli.amounts import short, usd_text, whole
 from ops.cli.bars import percent
-from ops.cli.turn_lines import shown
+from ops.cli.turn_lines import place_of, shown
 from ops.cli.verdicts import encodable
 
 MAX_TEXT = 2_000
@@ -79,6 +79,7 @@ FILTERS: Mapping[str, Callable[..., Any]] = {
     "percent": percent,
     "preview": preview,
     "shown": shown,
+    "place": place_of,
     "json_text": as_json_text,
     "badge": badge,
 }

@@ -125,6 +125,7 @@ class OutcomeError(Told):
     message: str
     agent: str | None = None
     turn: int | None = None
+    tool: str | None = Field(None, description="Of a run that a failed tool has ended.")
 
 
 class Outcome(Told):
@@ -145,6 +146,9 @@ class RunSummary(Told):
     outcome: Outcome | None
     attempt: int
     turn: int
+    failed_tools: int = Field(
+        0, description="Calls of the package's own code that failed: tools, lifecycle tools, hooks."
+    )
     priority: int
     package_version: str | None
     user_id: str | None

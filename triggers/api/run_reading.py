@@ -32,7 +32,7 @@ _LISTED = (
     *("parent_run_id", "replay_of", "keys_of", "priority", "state", "hold", "held_by", "held_until", "attempt"),
     *("lease", "turn"),
     *("next_agent", "outcome", "usage", "not_before", "created_at", "started_at", "finished_at", "cancel_requested"),
-    "resolved",
+    *("resolved", "failed_tools"),
 )
 _TURN_HIDDEN = frozenset({"_id", "token"})
 

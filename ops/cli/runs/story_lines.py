@@ -23,6 +23,8 @@ def story_lines(story: Story) -> Iterator[Line]:
     yield from _outcome(story)
     for name, value in (*own_facts(story), *_ties(story), *why_so(story)):
         yield "", printable(f"  {name:<10} {value}")
+    if failed := story.get("failed_tools"):
+        yield WARN, f"  {'failed':<10} {failed} call{'s' if failed != 1 else ''} of its tools"
     yield from _owners(story)
     if story["errors"]:  # of what belongs to no turn: one that was not kept, or the end of the run
         yield "", ""
@@ -50,7 +52,8 @@ def _outcome(story: Story) -> Iterator[Line]:
     yield style, printable(f"{state.value}, {outcome['kind']}: {outcome['reason']}")
     error = outcome.get("error")
     if error:
-        place = f" of {error['agent']} in turn {error['turn']}" if error.get("agent") else ""
+        tool = f" of the tool {error['tool']}" if error.get("tool") else ""
+        place = f"{tool} of {error['agent']} in turn {error['turn']}" if error.get("agent") else ""
         yield style, printable(f"  {error['type']}{place}: {error['message']}")
 
 

@@ -65,6 +65,19 @@ def test_what_failed_outside_of_a_turn_is_shown_too() -> None:
     assert quiet[-1].startswith("1 model calls, 2 tokens in, 3 out, USD")
 
 
+@pytest.mark.parametrize(("count", "words"), [(1, "1 call of its tools"), (12, "12 calls of its tools")])
+def test_a_run_in_which_tools_failed_says_so_though_it_succeeded(count: int, words: str) -> None:
+    assert [line for line in told(failed_tools=count) if line not in told()] == [f"  failed     {words}"]
+    assert told(failed_tools=0) == told()
+
+
+def test_a_tool_that_failed_the_run_is_named() -> None:
+    error = {"type": "ToolFailed", "message": "so", "agent": "Payer", "turn": 2, "tool": "charge"}
+    lines = told(state="failed", outcome={"kind": "tool_error", "reason": "so", "error": error})
+
+    assert "  ToolFailed of the tool charge of Payer in turn 2: so" in lines
+
+
 def test_the_head_says_whose_run_it_is_and_how_long_it_took() -> None:
     assert told()[:6] == [
         "run_1  Small for acme",

@@ -41,6 +41,19 @@ async def test_a_run_is_durable_before_it_is_accepted(gateway: Gateway, acme: Cl
     assert (document["app_id"], document["state"], document["trigger"]["type"]) == ("acme", "queued", "api")
 
 
+async def test_failed_calls_of_tools_are_a_number_of_each_run(gateway: Gateway, acme: Client) -> None:
+    """Of a list too, which reads no turns; 0 of what an older version accepted."""
+    old, failing = await acme.start(), await acme.start()
+    await change(gateway, failing, failed_tools=3)
+    await gateway.ground.store.runs.update_one({"_id": old}, {"$unset": {"failed_tools": 1}})
+
+    listed = {run["run_id"]: run["failed_tools"] for run in (await acme.get("/v1/runs")).json()["items"]}
+    single = [(await acme.get(f"/v1/runs/{run_id}")).json()["failed_tools"] for run_id in (old, failing)]
+
+    assert (listed[old], listed[failing]) == (0, 3)
+    assert single == [0, 3]
+
+
 async def test_a_run_of_later_waits_for_its_time(gateway: Gateway, acme: Client) -> None:
     run_id = await acme.start(not_before=LATER)
 
@@ -355,6 +368,8 @@ async def test_a_replay_that_would_repeat_what_was_done_is_refused_with_a_list(g
     assert (done["keys"], done["unknown_turn"], done["more"]) == ("same", None, 0)
     assert "turn 1: refund(amount=12) was called" in refused.json()["detail"]
     assert '"repeat_done": true' in refused.json()["detail"]
+    assert "the same turn_idempotency_key" in refused.json()["detail"]
+    assert "new idempotency keys, as you ask" in unsure.json()["detail"]
     assert again.json()["new_run_id"] == made.json()["new_run_id"]  # there is nothing to be made: nothing to refuse
     keys_of = [(await acme.get(f"/v1/runs/{each.json()['new_run_id']}")).json().get("keys_of") for each in (made, anew)]
     assert keys_of == [run_id, None]
