@@ -30,6 +30,7 @@ from workers.fairness.budget_door import BudgetDoor
 from workers.fairness.lanes import Lanes
 from workers.hidden_values import values_of_environment, values_of_models, values_of_packages
 from workers.logs import hide_in_logs, hiding_in_streams
+from workers.process.alone import PLACES_ALONE, AloneProcesses
 from workers.process.event_loop import WorkerLoop
 from workers.process.health import StorePulse
 from workers.process.heartbeat import Heartbeat
@@ -60,8 +61,12 @@ STUCK_AT_LEAST_S = 60
 
 
 class WorkerProcess:
-    def __init__(self, settings: Settings, metrics: WorkerMetrics | None = None) -> None:
+    def __init__(
+        self, settings: Settings, metrics: WorkerMetrics | None = None, *, places_alone: int = PLACES_ALONE
+    ) -> None:
+        """`places_alone`: how many suspects may be worked on at once, each in a process of its own."""
         self.settings = settings
+        self._places_alone = places_alone
         self.metrics = metrics or WorkerMetrics()
         self.stuck_s = max(settings.lease_s * STUCK_LEASES, STUCK_AT_LEAST_S)
         self.redactor = Redactor()
@@ -113,9 +118,13 @@ class WorkerProcess:
         self.ownership = Ownership(
             self.store, owner=owner_name(), lease_s=self.settings.lease_s, versions=self._versions
         )
-        wakeups = Wakeups(celery_publisher(app))
+        self.wakeups = wakeups = Wakeups(celery_publisher(app))
         wakeups.start()
         self._opened.callback(lambda: self.submit(wakeups.stop()).result(timeout=6))
+        self.alone = AloneProcesses(
+            self.settings, self.store, self.ownership, self.metrics, places=self._places_alone
+        )
+        self._opened.callback(self.alone.close)
         self.admission = Admission(
             self.settings.caps,
             self.store,
@@ -125,7 +134,7 @@ class WorkerProcess:
             on_held=self.metrics.held,
             on_fenced=self.metrics.fenced,
         )
-        self.lanes = Lanes(self.store, self.ownership, self.admission, self.stopping)
+        self.lanes = Lanes(self.store, self.ownership, self.admission, self.stopping, alone=self.alone)
         documents = Documents(database.client, own_database=self.settings.database)
         external = ExternalReader(
             allowed_hosts=self.settings.external_hosts, resolve_secret=self.settings.resolve_secret
@@ -187,11 +196,13 @@ class WorkerProcess:
         if not self._stopping:
             self._stop_by = time.monotonic() + self.settings.grace_s + HAND_BACK_WITHIN_S
             self._stopping = True
+            self.alone.drain()
             self._loop.call_soon_threadsafe(self._loop.call_later, self.settings.grace_s, self._interrupt)
 
     def drain_at_once(self) -> None:
         """Who asks twice does not want to wait for turns to end."""
         self.drain()
+        self.alone.drain(at_once=True)
         self._loop.call_soon_threadsafe(self._interrupt)
 
     def seconds_left(self) -> float:
