@@ -77,7 +77,7 @@ class WorkerLosses:
     ) -> list[Document]:
         taken = {
             **LET_GO,
-            **history_of(OutcomeKind.WORKER_LOST.value, f"{why}; {told(losses, alone)}"),
+            **history_of(OutcomeKind.WORKER_LOST.value, f"{why}; {losses} workers lost{told_alone(alone)}"),
             "state": target.value,
             "worker_losses": losses,
             "losses_alone": alone,
@@ -88,17 +88,17 @@ class WorkerLosses:
         usage = {"usage": literal((await run_totals(self._database, run["_id"])).as_json())}
         if target is RunState.CANCELLED:
             return [{"$set": {**taken, **usage}}, {"$set": ENDED_IF_CANCELLED}]
-        reason = f"its worker was lost {losses} times, {alone} of them while it ran alone"
+        reason = f"its worker was lost {losses} times{told_alone(alone)}"
         outcome = {"kind": OutcomeKind.WORKER_LOST.value, "reason": reason, "error": None}
         return [{"$set": {**taken, **usage, **NOT_READY, **TURN_OVER, "outcome": outcome, "finished_at": "$$NOW"}}]
 
 
-def told(losses: int, alone: int) -> str:
-    return f"{losses} workers lost" + (f", {alone} of them while it ran alone" if alone else "")
+def told_alone(alone: int) -> str:
+    return f", {alone} of them while it ran alone" if alone else ""
 
 
 def pause_before_next(run: Document, losses: int, alone: int, *, seen_alone: bool) -> float:
-    """None where the loss is charged to all that were beside it: a suspect harms nobody the next time."""
+    """No pause after a loss beside others: a run that becomes a suspect by it harms none of them the next time."""
     if seen_alone:
         return PAUSE_ALONE_S * 2 ** (alone - 1)
     if is_alone(run):
