@@ -1,7 +1,5 @@
 """Poison: runs that take their worker down each time are parked, and nobody who was beside them is."""
 
-import asyncio
-import signal
 from collections.abc import Mapping
 from typing import Any
 

@@ -33,6 +33,7 @@ from workers.store.losses import WorkerLosses
 from workers.store.ownership import BEATS_PER_LEASE, Ownership
 from workers.store.run import Claim, LeaseLostError, labels
 from workers.store.run_store import RunStore
+from workflows.chat.working_directory import WORKING_DIRECTORY
 
 log = logging.getLogger(__name__)
 
@@ -113,9 +114,7 @@ class AloneProcesses:
             if self._server is None:
                 self._server = start_server(self._settings)
                 self._read_in_thread(self._server, loop)
-            assert self._server.stdin is not None
-            self._server.stdin.write(json.dumps(request).encode() + b"\n")
-            self._server.stdin.flush()
+            os.write(stdin_of(self._server), json.dumps(request).encode() + b"\n")
         except OSError as error:
             log.warning("run_alone_not_started", extra={**labels(claim.document), "error": str(error)[:300]})
             return None
@@ -123,8 +122,7 @@ class AloneProcesses:
 
     def _read_in_thread(self, server: "subprocess.Popen[bytes]", loop: asyncio.AbstractEventLoop) -> None:
         def read() -> None:
-            assert server.stdout is not None
-            for line in server.stdout:
+            for line in server.stdout or ():
                 _call(loop, self._take, json.loads(line))
             _call(loop, self._server_ended, server)
 
@@ -198,6 +196,13 @@ class AloneProcesses:
             if served.pid is not None and not served.ended.done():
                 _send(served.pid, self._drain_signal)
 
+    def drop(self) -> None:
+        """In a forked copy of this process: the server ends when nobody holds its stdin any more. Not by closing the
+        files, whose locks the reading thread may hold."""
+        for pipe in () if self._server is None else (self._server.stdin, self._server.stdout):
+            if pipe is not None:
+                os.close(pipe.fileno())
+
     def close(self) -> None:
         self.drain()
         server = self._server
@@ -208,13 +213,20 @@ class AloneProcesses:
 
 def start_server(settings: Settings) -> "subprocess.Popen[bytes]":
     """In a session of its own: a supervisor that ends what its worker left behind leaves these their runs."""
-    return subprocess.Popen(  # noqa: S603 -- this Python, with our own program
+    return subprocess.Popen(
         [sys.executable, "-P", "-c", _BOOT, str(_PROGRAM), *sys.path],
         env=as_environment(settings),
+        cwd=WORKING_DIRECTORY.home,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         start_new_session=True,
     )
+
+
+def stdin_of(server: "subprocess.Popen[bytes]") -> int:
+    if server.stdin is None:
+        raise BrokenPipeError("the server of runs alone has no stdin")
+    return server.stdin.fileno()
 
 
 def how_it_ended(code: int) -> str:

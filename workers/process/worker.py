@@ -32,6 +32,7 @@ from workers.hidden_values import values_of_environment, values_of_models, value
 from workers.logs import hide_in_logs, hiding_in_streams
 from workers.process.alone import PLACES_ALONE, AloneProcesses
 from workers.process.event_loop import WorkerLoop
+from workers.process.forked_copy import drop_all
 from workers.process.health import StorePulse
 from workers.process.heartbeat import Heartbeat
 from workers.process.package_builds import PackageBuilds
@@ -43,8 +44,10 @@ from workers.store.ownership import Ownership
 from workers.store.run_store import RunStore, connect
 from workers.tracing.tracing import NO_TRACING, Tracing, open_tracing
 from workflows.chat.agents import AgentShop, BuiltPackage
+from workflows.chat.forked_copies import in_each_copy
 from workflows.chat.models import Models
 from workflows.chat.tool_threads import ToolThreads
+from workflows.chat.working_directory import WORKING_DIRECTORY
 from workflows.context.external.reader import ExternalReader
 from workflows.context.loading import ContextSources
 from workflows.context.redaction import Redactor
@@ -80,6 +83,7 @@ class WorkerProcess:
         self._opened = ExitStack()  # what `stop` closes, in reverse; also of a start that failed half-way
 
     def start(self) -> None:
+        WORKING_DIRECTORY.remember()
         models = read_models_file(models_path(self.settings.models, library=LIBRARY))
         self.redactor.hide(values_of_models(models.models, self.settings))
         self.redactor.hide(values_of_environment(self.settings))
@@ -106,6 +110,8 @@ class WorkerProcess:
         )
         self.heartbeat.start()
         self._opened.callback(self.heartbeat.stop)
+        drops = (self.heartbeat.drop, self.alone.drop)
+        self._opened.callback(in_each_copy(partial(drop_all, drops)))
         self.watchdog = Watchdog(self._loop, patience_s=self.stuck_s, on_stuck=end_process)
         self.watchdog.start()
         self._opened.callback(self.watchdog.stop)
@@ -121,9 +127,7 @@ class WorkerProcess:
         self.wakeups = wakeups = Wakeups(celery_publisher(app))
         wakeups.start()
         self._opened.callback(lambda: self.submit(wakeups.stop()).result(timeout=6))
-        self.alone = AloneProcesses(
-            self.settings, self.store, self.ownership, self.metrics, places=self._places_alone
-        )
+        self.alone = AloneProcesses(self.settings, self.store, self.ownership, self.metrics, places=self._places_alone)
         self._opened.callback(self.alone.close)
         self.admission = Admission(
             self.settings.caps,

@@ -100,7 +100,7 @@ def told_alone(alone: int) -> str:
 def pause_before_next(run: Document, losses: int, alone: int, *, seen_alone: bool) -> float:
     """No pause after a loss beside others: a run that becomes a suspect by it harms none of them the next time."""
     if seen_alone:
-        return PAUSE_ALONE_S * 2 ** (alone - 1)
+        return float(PAUSE_ALONE_S * 2 ** (alone - 1))
     if is_alone(run):
         return float(min(PAUSE_UNSEEN_S * 2 ** max(losses - SUSPECT_LOSSES - alone - 1, 0), MAX_PAUSE_S))
     return 0.0

@@ -144,9 +144,7 @@ def as_json(document: Mapping[str, Any]) -> dict[str, Any]:
 # Ready means now: a time of the past would be one of the future again for a new primary whose clock is behind.
 NOT_HELD: Document = {"hold": None, "held_by": "$$REMOVE", "held_until": "$$REMOVE"}
 # A suspect waits in a lane that only processes of their own serve: see `workers.store.losses`.
-LANE: Document = {
-    "$cond": [{"$gte": ["$worker_losses", SUSPECT_LOSSES]}, {"$concat": [ALONE, "$app_id"]}, "$app_id"]
-}
+LANE: Document = {"$cond": [{"$gte": ["$worker_losses", SUSPECT_LOSSES]}, {"$concat": [ALONE, "$app_id"]}, "$app_id"]}
 READY: Document = {**NOT_HELD, "lane": LANE, "not_before": None, "ready_at": "$$NOW"}
 NOT_READY: Document = {**NOT_HELD, "lane": "$$REMOVE"}
 LET_GO: Document = {"lease.owner": None, "lease.until": None}

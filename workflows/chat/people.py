@@ -14,6 +14,7 @@ from typing import Any
 from workflows.chat.errors import NeedsHuman
 from workflows.chat.live import Conversation, LiveTurn, live_turn
 from workflows.chat.question import MAX_NAME, Question, awaited_keys, cut, shown_payload
+from workflows.chat.working_directory import Visit
 
 MAX_SHOWN = 100  # of the name that the package's code asks with
 
@@ -53,6 +54,16 @@ class Call:
         live = _turn()
         if self.for_people and not self.asked and self._answer(live, self.function) is None:
             self._needed(live, self.function, result)
+
+    def note_moved(self, visit: Visit, *, where: str) -> None:
+        """In the turn, else in the run: what this call did to the working directory."""
+        live = _turn()
+        if live is not None:
+            incident = visit.incident(where=where, agent=live.agent, turn=live.number)
+            if incident is not None:
+                live.note(incident)
+        elif self.chat is not None and (incident := visit.incident(where=where)) is not None:
+            self.chat.note(incident)
 
     def _answer(self, live: LiveTurn | None, *names: str) -> Mapping[str, Any] | None:
         chat = self.chat if live is None else live.chat
