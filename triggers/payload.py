@@ -1,33 +1,22 @@
 """Payloads: `=expr` and `when` over an event, by JMESPath, which cannot execute anything, nor go on for ever."""
 
-from collections.abc import Callable, Mapping
-from functools import lru_cache
+from collections.abc import Mapping
 from typing import Any
 
-import jmespath
 from jmespath.exceptions import JMESPathError
 
-from triggers.bounded_expression import BoundedInterpreter, Effort, TooMuchWorkError
-from triggers.quick_expression import holds_true, quick, whole
+from workflows.context.bounded_expression import Effort, TooMuchWorkError, compile_bounded
+from workflows.context.quick_expression import holds_true
 
 
 class PayloadError(ValueError):
     """An expression that this event does not satisfy; the text names the expression."""
 
 
-@lru_cache(maxsize=4_096)  # of specs, so there are as many as authors wrote; the library's own drops half of its 128
-def _compiled(expression: str) -> Callable[[Any, Effort], Any]:
-    tree = jmespath.compile(expression).parsed
-    simple = quick(tree)
-    if simple is not None:
-        return lambda event, _effort: simple(event)
-    return lambda event, effort: BoundedInterpreter(effort).visit(tree, whole(event))
-
-
 def evaluate(expression: str, event: Any, effort: Effort | None = None) -> Any:
     """`effort`: what several expressions may cost together."""
     try:
-        return _compiled(expression)(event, effort or Effort(event))
+        return compile_bounded(expression)(event, effort or Effort(event))
     # The library lets through what Python says about mixed types, a zero step or an infinite number.
     except (JMESPathError, TypeError, ValueError, ArithmeticError, RecursionError) as error:
         raise PayloadError(f"expression {expression!r}: {str(error).partition(chr(10))[0]}") from None

@@ -15,6 +15,7 @@ Landmark = Literal[
     "asking",
     "answered",
     "recorded",
+    "open turn kept",
     "turn taken",
     "turn written",
     "documents written",

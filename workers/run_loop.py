@@ -23,8 +23,8 @@ from workers.steps.failures import failed, outcome_of
 from workers.steps.release import Ending, hand_back_when_store_is_back, log_written, release
 from workers.steps.resuming import load_package, load_run_context, resume_transcript
 from workers.steps.retry_policy import Finish, Requeue, decide
-from workers.steps.run_chat import key_facts_of, new_chat, question_in
-from workers.steps.turn_record import owed_at_success, stored
+from workers.steps.run_chat import key_facts_of, new_chat, questions_in
+from workers.steps.turn_record import as_storable_turn, owed_at_success, stored
 from workers.store.run import Claim, LeaseLostError, RunState, labels
 from workers.store.storable import NotStorableError, as_storable
 from workflows.chat import guards
@@ -172,7 +172,7 @@ async def ending_of(chat: Conversation | None, outcome: Outcome, claim: Claim, w
         writes, refused = owed_by(chat, decision, before, claim)  # its last steps may have changed what is owed
     if refused is not None:
         return Ending(Finish(RunState.FAILED), refused, (), record_of(chat))
-    return Ending(decision, outcome, writes, {**record_of(chat), **question_in(chat, outcome, claim)})
+    return Ending(decision, outcome, writes, {**record_of(chat), **questions_in(chat, outcome, claim)})
 
 
 def decision_on(
@@ -200,9 +200,10 @@ def owed_by(
 
 
 def record_of(chat: Conversation) -> Mapping[str, Any]:
-    """What the last steps left: the context, and what failed outside of the turns that were kept."""
+    """What the last steps left: the context, and what failed outside of the turns that were kept. A run that rests in
+    the middle of a turn goes on from the context before that turn, so that stays."""
     try:
-        context = {"context": as_storable(chat.kept())}
+        context = {"context": as_storable(chat.kept())} if not (chat.resting and chat.turns) else {}
     except NotStorableError as error:
         log.warning("last_context_not_stored", extra={"run_id": chat.fixed["run_id"], "reason": str(error)})
         context = {}
@@ -216,6 +217,8 @@ async def take_turns(chat: Conversation, claim: Claim, worker: WorkerProcess) ->
 
     async def commit(number: int, turn: Turn, checkpoint: Checkpoint) -> None:
         document, state = stored(turn, checkpoint)
+        if chat.speaking is not None and chat.speaking.journal.durable:
+            document |= as_storable_turn(chat.speaking.open_turn())  # until the run counts this turn
         writes = writes_of_turn(chat.package, turn.context_changes, checkpoint.context, facts, first=number == 1)
         passed("turn taken")
         await worker.ownership.commit_turn(claim, number=number, turn=document, checkpoint=state, writes=writes)

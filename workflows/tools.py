@@ -1,19 +1,28 @@
 """What the tools of a package import: the context that they are given, and how to ask a person."""
 
+from collections.abc import Sequence
 from typing import Any
 
-from workflows.chat.people import UIToolError, current_call
+from workflows.chat.people import UIToolError, current_call, read_choices
 from workflows.context.context_variables import ContextVariables
 
 __all__ = ["ContextVariables", "UIToolError", "use_ui_tool"]
 
 
-async def use_ui_tool(tool_id: str, payload: Any = None, **more: Any) -> dict[str, Any]:
-    """What is answered for this tool, or for the function that calls this: by the trigger, under `ui_responses`, or by
-    a person later.
+async def use_ui_tool(
+    tool_id: str, payload: Any = None, *, title: str | None = None, choices: Sequence[str] | None = None, **more: Any
+) -> dict[str, Any]:
+    """What is answered to this question: by the trigger, under `ui_responses`, or by a person later.
 
-    Without an answer the run rests here as needs_human, whatever the function does about it, and `payload` is part of
-    the question that it shows. UIToolError outside of a run.
+    The answer belongs to this call with these arguments and this payload; another call asks anew. Without an answer
+    the run rests here as needs_human, whatever the function does about it, and shows `title`, the function's arguments
+    and `payload`. With `choices` the person picks one of these texts. UIToolError outside of a run.
     """
     del more
-    return current_call().ask(str(tool_id), payload)
+    call = current_call()
+    title = None if title is None else str(title)
+    answer = call.ask(str(tool_id), payload, title=title, choices=read_choices(choices))
+    unrecorded = await call.record_standing()
+    if unrecorded is not None:
+        raise unrecorded
+    return answer

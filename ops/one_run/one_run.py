@@ -20,7 +20,7 @@ from workers.steps.turn_record import owed_at_success
 from workers.store.run import RunState
 from workers.store.storable import NotStorableError, as_storable
 from workflows.chat.agents import BuiltPackage
-from workflows.chat.answers import question_of
+from workflows.chat.answers import questions_of
 from workflows.chat.checkpoint import Checkpoint
 from workflows.chat.clock import OUT_OF_TIME
 from workflows.chat.conversation import close, converse
@@ -123,20 +123,20 @@ class OneRun:
             if self._outcome.kind is not outcome.kind:
                 self._state = RunState.FAILED
             self._kept.note_errors_of(self._plan, self._chat)
-            self._note_question(self._chat)
+            self._note_questions(self._chat)
         if self._kept.writes:
             names = ", ".join(sorted({write.variable for write in self._kept.writes}))
             self._note(f"no database is written here; a worker would write {names}")
 
-    def _note_question(self, chat: Conversation) -> None:
-        question = question_of(chat, self._outcome)
-        if question is None:
-            return
-        if question.kind == "message":
-            self._note("nobody can be asked here; on a worker it goes on when `unattended runs answer` says something")
-            return
-        keys = ", ".join(f'"{key}": …' for key in question.keys)
-        self._note(f'ui_responses would answer it: {{"{question.tool}": {{{keys or "…"}}}}}')
+    def _note_questions(self, chat: Conversation) -> None:
+        for question in questions_of(chat, self._outcome):
+            if question.kind == "message":
+                self._note(
+                    "no person is here; on a worker the run goes on when `unattended runs answer` says something"
+                )
+                continue
+            keys = ", ".join(f'"{key}": …' for key in question.keys)
+            self._note(f'ui_responses would answer it: {{"{question.tool}": {{{keys or "…"}}}}}')
 
     async def _close(self, chat: Conversation, outcome: Outcome) -> Outcome:
         """A run whose result could not be written has not succeeded, and the package is told so."""

@@ -5,9 +5,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
+from pydantic import TypeAdapter, ValidationError
+
 from ops.one_run.report import TurnReport
+from workflows.package.trigger_specs.problems import problems_of
+from workflows.package.ui_responses import Answers
 
 LOCAL_APP = "local"
+_ANSWERS: TypeAdapter[Any] = TypeAdapter(Answers)
 
 
 class WrongUseError(ValueError):
@@ -24,16 +29,28 @@ class Request:
 
     input: Mapping[str, Any] = field(default_factory=dict)
     context: Mapping[str, Any] = field(default_factory=dict)
-    ui_responses: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    ui_responses: Mapping[str, Any] = field(default_factory=dict)
     script: Path | Mapping[str, Any] | None = None
     message: str | None = None
     app_id: str = LOCAL_APP
     chat_id: str | None = None  # given, a RandomPattern chooses the same speakers again
 
     def __post_init__(self) -> None:
-        for tool, keys in self.ui_responses.items():
-            if not isinstance(keys, Mapping):
-                raise WrongUseError(f'ui_responses: {tool}: write keys and values, such as {{"approved": true}}')
+        for tool, answers in self.ui_responses.items():
+            if not isinstance(answers, Mapping):
+                _check_list(tool, answers)
+
+
+def _check_list(tool: str, answers: Any) -> None:
+    """As a trigger's answers with conditions are checked."""
+    if not isinstance(answers, list):
+        message = 'write keys and values, such as {"approved": true}, or a list of {"when": "…", "answer": {…}}'
+        raise WrongUseError(f"ui_responses: {tool}: {message}")
+    try:
+        _ANSWERS.validate_python(answers)
+    except ValidationError as error:
+        problem = problems_of(error)[0]
+        raise WrongUseError(f"ui_responses: {tool}{problem.place}: {problem.message}") from None
 
 
 class Watch(Protocol):

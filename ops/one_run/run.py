@@ -26,7 +26,7 @@ class Options(TypedDict, total=False):
     script: str | Path | Mapping[str, Any] | None
     input: Mapping[str, Any]
     context: Mapping[str, Any]
-    ui_responses: Mapping[str, Mapping[str, Any]]
+    ui_responses: Mapping[str, Any]
     message: str | None
     models: str | Path | None
     production: bool

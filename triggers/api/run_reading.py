@@ -19,7 +19,7 @@ from workers.control.replaying import replays_of
 from workers.store.matching import Matching
 from workers.store.run import HoldKind, RunState
 from workers.store.run_document import as_json
-from workers.store.run_store import RunStore
+from workers.store.run_store import WITHOUT_STEPS, RunStore
 from workflows.outcome import OutcomeKind
 
 Document = Mapping[str, Any]
@@ -107,7 +107,11 @@ async def page_of_turns(store: RunStore, caller: Caller, run_id: str, paging: Pa
         raise RunNotFoundError(run_id)
     after = paging.behind(int)
     numbers = {"$lte": run["turn"], "$gt": 0 if after is None else after[0]}
-    found = store.turns.find({"run_id": run_id, "number": numbers}).sort("number", ASCENDING).limit(paging.limit + 1)
+    found = (
+        store.turns.find({"run_id": run_id, "number": numbers}, WITHOUT_STEPS)
+        .sort("number", ASCENDING)
+        .limit(paging.limit + 1)
+    )
     return await page_answer(paging, found, lambda turn: [turn["number"]], _turn)
 
 

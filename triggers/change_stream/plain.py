@@ -24,7 +24,7 @@ from bson.regex import Regex
 from bson.timestamp import Timestamp
 from bson.tz_util import utc
 
-from triggers.quick_expression import LazyEvent
+from workflows.context.quick_expression import LazyEvent
 
 _UUID_SUBTYPES = (3, 4)
 _AS_IT_IS: frozenset[type] = frozenset({str, int, bool, type(None)})  # most of what there is

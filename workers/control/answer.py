@@ -1,8 +1,8 @@
-"""Answering: what a person says to a run that waits for one; then it is queued, and goes on where it stands.
+"""Answers: what a person says to a run that waits for one. When each question is answered, the run is queued.
 
-One atomic update, so that of two answers at once one counts and the other is refused. An answer that is given again,
-since its giver never heard of the first, is the same answer. `question` says which one is meant (`question.number` of
-the run): a run may have asked the next one meanwhile, and must not take an old answer for it.
+An answer names its question, by number or id, and is kept with it: a run may have asked the next one meanwhile, and
+must not take an old answer for it. Each answer is one atomic update, so that of two at once to one question one counts
+and the other is refused. An answer that is given again, since its giver never heard of the first, is the same answer.
 """
 
 import logging
@@ -24,9 +24,13 @@ log = logging.getLogger(__name__)
 MAX_ANSWER = 256 * 1024  # bytes
 MAX_ANSWERS = 2 * 1024 * 1024  # of one run, which keeps them all
 MAX_BY = 200
+MAX_QUESTIONS = 20  # of one turn, see `workflows.chat.people`
+MAX_SHOWN = 40  # of a question's name that was never asked
 
 # Never a context or an input: those may be megabytes.
-_SEEN = ("app_id", "workflow", "state", "lease.token", "answers", "question", "cancel_requested")
+_SEEN = ("app_id", "workflow", "state", "lease.token", "answers", "question", "questions", "cancel_requested")
+
+_GIVEN = ("by", "name", "message", "responses")
 
 Responses = Mapping[str, Mapping[str, Any]]
 
@@ -37,11 +41,13 @@ class UnfitAnswerError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """`number`: the first answer of a run is 1. `repeated`: it was there already."""
+    """`number`: that of the question. `repeated`: the answer was there already. `waiting`: the numbers of the questions
+    that still wait; the run goes on when there is none."""
 
     run_id: str
     number: int
     repeated: bool
+    waiting: tuple[int, ...] = ()
 
 
 async def answer(  # noqa: PLR0913 -- an answer has this many parts, most of which are left out
@@ -49,34 +55,53 @@ async def answer(  # noqa: PLR0913 -- an answer has this many parts, most of whi
     wake: Wake,
     run_id: str,
     *,
+    question: int | str,
     by: str,
+    name: str | None = None,
     message: str | None = None,
     responses: Responses | None = None,
     app_id: str | None = None,
-    question: int | None = None,
 ) -> Answered:
-    """UnfitAnswerError, RunNotFoundError, or RefusedError: the run asks nothing, or something else."""
-    given = _given(by, message, responses)
-    for _ in range(2):
+    """`by` is who is known to answer, `name` what the caller says of itself. UnfitAnswerError, RunNotFoundError, or
+    RefusedError: the run asks nothing, or something else."""
+    given = _given(by, name, message, responses)
+    for _ in range(MAX_QUESTIONS + 1):  # answers to other questions of the run may come in between
         run = await store.runs.find_one(of_app(run_id, app_id), dict.fromkeys(_SEEN, 1))
         if run is None:
             raise RunNotFoundError(run_id)
-        run["answers"] = run.get("answers") or []
-        number = len(run["answers"]) + 1
-        earlier = _same_as_before(run, given, question)
+        run["answers"], waiting = run.get("answers") or [], questions_of(run)
+        earlier = _earlier_answer(run, question)
         if earlier is not None:
-            return Answered(run_id, earlier, repeated=True)
-        _refuse_unless_asked(run, given, number if question is None else question)
-        if await _written(store, run, given):
-            wake.send(run_id)
-            log.info("run_answered", extra={**names(run, by), "number": number})
-            return Answered(run_id, number, repeated=False)
+            number = _repeated(run, earlier, given)
+            return Answered(run_id, number, repeated=True, waiting=_numbers(waiting))
+        asked = _asked(run, waiting, question)
+        _refuse_unfit(run, asked, given)
+        left = [each for each in waiting if each["number"] != asked["number"]]
+        if await _written(store, run, asked, given, left):
+            if not left:
+                wake.send(run_id)
+            log.info("run_answered", extra={**names(run, by), "number": asked["number"], "waiting": len(left)})
+            return Answered(run_id, asked["number"], repeated=False, waiting=_numbers(left))
     raise RefusedError(f"{run_id} changed while it was answered; look at it with `unattended runs show {run_id}`")
 
 
-def _given(by: str, message: str | None, responses: Responses | None) -> Document:
-    """What is kept of it, beside when."""
-    if not by.strip() or len(by) > MAX_BY:
+def questions_of(run: Mapping[str, Any]) -> list[Document]:
+    """Those that wait, by number. Older versions kept one question and no list, or nothing of what they asked."""
+    if run.get("questions"):
+        return list(run["questions"])
+    if run.get("question"):
+        return [run["question"]]
+    answered = sum(not each.get("standing") for each in run.get("answers") or ())
+    return [{"number": answered + 1, "kind": "unknown"}] if run["state"] == RunState.NEEDS_HUMAN else []
+
+
+def _numbers(questions: Sequence[Document]) -> tuple[int, ...]:
+    return tuple(each["number"] for each in questions)
+
+
+def _given(by: str, name: str | None, message: str | None, responses: Responses | None) -> Document:
+    """What is kept of it, beside when and what it is an answer to."""
+    if not by.strip() or len(by) > MAX_BY or (name is not None and (not name.strip() or len(name) > MAX_BY)):
         raise UnfitAnswerError(f"by: say who answers, in at most {MAX_BY} characters")
     if message is None and not responses:
         raise UnfitAnswerError("an answer has a message, or responses for tools")
@@ -85,47 +110,59 @@ def _given(by: str, message: str | None, responses: Responses | None) -> Documen
     for tool, keys in (responses or {}).items():
         if not isinstance(keys, Mapping):
             raise UnfitAnswerError(f'responses: {tool}: write keys and values, such as {{"approved": true}}')
-    given = {"by": by, "message": message, "responses": None if not responses else dict(responses)}
+    said = None if not responses else dict(responses)
+    given = {"by": by, "name": name, "message": message, "responses": said}
     try:
-        size = sum(check_storable(value, path=name, any_key=True) for name, value in given.items())
+        size = sum(check_storable(value, path=field, any_key=True) for field, value in given.items())
     except NotStorableError as error:
         raise UnfitAnswerError(str(error)) from None
     if size > MAX_ANSWER:
         raise UnfitAnswerError(f"the answer is larger than {MAX_ANSWER // 1024} KB; give a reference to what is large")
-    return {name: value for name, value in given.items() if value is not None}
+    return {field: value for field, value in given.items() if value is not None}
 
 
-def _same_as_before(run: Document, given: Document, question: int | None) -> int | None:
-    """The number of the answer that this one repeats. Without a number that is the last one, while nothing is asked."""
-    answers: Sequence[Document] = run["answers"]
-    if question is None and run["state"] == RunState.NEEDS_HUMAN:
-        return None
-    number = len(answers) if question is None else question
-    if not 1 <= number <= len(answers):
-        return None
-    kept = {name: value for name, value in answers[number - 1].items() if name not in {"at", "turn"}}
-    return number if kept == given else None
+def _earlier_answer(run: Document, question: int | str) -> Document | None:
+    """The answer that this question has already. Those of an older version are numbered by their order."""
+    by_people = (each for each in run["answers"] if not each.get("standing"))
+    for order, each in enumerate(by_people, start=1):
+        if question in (each.get("number", order), (each.get("question") or {}).get("id")):
+            return {"number": order, **each}
+    return None
 
 
-def _refuse_unless_asked(run: Document, given: Document, number: int) -> None:
-    run_id, answers = run["_id"], run["answers"]
-    if 1 <= number <= len(answers):
-        raise RefusedError(f"question {number} of {run_id} was answered by {answers[number - 1]['by']}")
+def _repeated(run: Document, earlier: Document, given: Document) -> int:
+    """The number of the question whose answer this one repeats. RefusedError when it is another answer."""
+    number: int = earlier["number"]
+    if {name: earlier[name] for name in _GIVEN if name in earlier} != given:
+        raise RefusedError(f"question {number} of {run['_id']} was answered by {earlier['by']}")
+    return number
+
+
+def _asked(run: Document, waiting: Sequence[Document], question: int | str) -> Document:
     if run["state"] != RunState.NEEDS_HUMAN:
-        raise RefusedError(f"{run_id} {instead(run)}")
-    if number != len(answers) + 1:
-        raise RefusedError(f"{run_id} has asked no question {number}; it waits for an answer to {len(answers) + 1}")
+        raise RefusedError(f"{run['_id']} {instead(run)}")
+    asked = next((each for each in waiting if question in (each["number"], each.get("id"))), None)
+    if asked is None:
+        numbers = ", ".join(map(str, _numbers(waiting)))
+        shown = str(question)[:MAX_SHOWN]
+        raise RefusedError(f"{run['_id']} has asked no question {shown}; it waits for an answer to {numbers}")
+    return asked
+
+
+def _refuse_unfit(run: Document, asked: Document, given: Document) -> None:
+    run_id, answers = run["_id"], run["answers"]
     if run.get("cancel_requested") is not None:
         raise RefusedError(f"{run_id} is to be cancelled, as {run['cancel_requested']['by']} wishes")
-    refused = _unanswered(run.get("question") or {}, given)
+    refused = _unanswered(asked, given)
     if refused is not None:
         raise RefusedError(f"{run_id} {refused}")
-    if sum(check_storable(each, any_key=True) for each in _without_times([*answers, given])) > MAX_ANSWERS:
+    kept = [{name: each[name] for name in _GIVEN if name in each} for each in answers if not each.get("standing")]
+    if sum(check_storable(each, any_key=True) for each in [*kept, given]) > MAX_ANSWERS:
         raise RefusedError(f"{run_id} has more than {MAX_ANSWERS // 1024} KB of answers, and takes no more")
 
 
 def _unanswered(question: Mapping[str, Any], given: Document) -> str | None:
-    """Why this answer does not let the run go on: it would only ask again."""
+    """Why this is no answer to this question: the run would only ask again."""
     if question.get("kind") == "message" and "message" not in given:
         return "waits for what a user says: answer with a message"
     if question.get("kind") != "tool":
@@ -133,13 +170,20 @@ def _unanswered(question: Mapping[str, Any], given: Document) -> str | None:
     names = [name for name in dict.fromkeys((question["tool"], question.get("function"))) if name]
     if "message" in given:
         return f"waits for the tool {names[0]}, which takes no message: answer with responses for {names[0]}"
-    if not any(name in given["responses"] for name in names):
-        return f"waits for {' or '.join(names)}, and gets responses for {', '.join(given['responses'])} only"
-    return None
+    if len(given["responses"]) != 1 or not given["responses"].keys() <= set(names):
+        return f"waits for {' or '.join(names)}, and gets responses for {', '.join(given['responses'])}"
+    [response] = given["responses"].values()
+    return _no_choice(question, response)
 
 
-def _without_times(answers: Sequence[Document]) -> list[Document]:
-    return [{name: value for name, value in each.items() if name != "at"} for each in answers]
+def _no_choice(question: Mapping[str, Any], response: Mapping[str, Any]) -> str | None:
+    choices = question.get("choices")
+    if not choices:
+        return None
+    key = question["keys"][0]
+    if response.get(key) in choices:
+        return None
+    return f"waits for a choice: answer {key} with {' or '.join(choices)}"
 
 
 _INSTEAD: Mapping[str, str] = {
@@ -155,25 +199,39 @@ def instead(run: Mapping[str, Any]) -> str:
     return _INSTEAD.get(run["state"], ended)
 
 
-async def _written(store: RunStore, run: Document, given: Document) -> bool:
-    """False when the run is no longer as it was read: each owner has another token, so a token knows one question."""
-    asked = {
+async def _written(store: RunStore, run: Document, asked: Document, given: Document, left: Sequence[Document]) -> bool:
+    """False when the run is no longer as it was read: each owner has another token, so a token knows its questions."""
+    waiting = {
         "_id": run["_id"],
         "state": moves(RunState.NEEDS_HUMAN, RunState.QUEUED),
         "lease.token": run["lease"]["token"],
         "cancel_requested": None,
+        # While a run rests its questions only become fewer.
+        "questions": {"$size": len(left) + 1} if run.get("questions") else None,
     }
-    kept = {"at": "$$NOW", "turn": "$turn", **{name: literal(value) for name, value in given.items()}}
+    if run.get("questions"):
+        waiting["questions.number"] = asked["number"]
+    about = {name: value for name, value in asked.items() if name != "number"}
+    kept = {"at": "$$NOW", "turn": "$turn", "number": asked["number"], "question": literal(about)}
+    kept |= {name: literal(value) for name, value in given.items()}
+    answers = {"$concatArrays": [{"$ifNull": ["$answers", []]}, [kept]]}
+    if left:
+        change = {"answers": answers, "questions": literal(left), "question": literal(left[0])}
+    else:
+        change = {"answers": answers, **_queued()}
+    written = await store.runs.update_one(waiting, [{"$set": change}])
+    return written.matched_count == 1
+
+
+def _queued() -> Document:
     in_progress = {"$mergeObjects": ["$progress", {"ended": None}]}
-    change = {
+    return {
         **READY,
         "state": RunState.QUEUED.value,
-        "answers": {"$concatArrays": [{"$ifNull": ["$answers", []]}, [kept]]},
+        "questions": "$$REMOVE",
         # Nothing is kept before the first turn, and a chat that says it has ended would not go on.
         "progress": {"$cond": [{"$eq": [{"$type": "$progress"}, "object"]}, in_progress, "$progress"]},
         **dict.fromkeys(("question", "outcome", "usage", "finished_at", "not_before")),
         "wake_at": "$$NOW",
         "wakes": 0,
     }
-    written = await store.runs.update_one(asked, [{"$set": change}])
-    return written.matched_count == 1

@@ -56,6 +56,7 @@ async def _end(store: RunStore, run: Document, by: str) -> Changed | None:
         **TURN_OVER,
         "state": RunState.CANCELLED.value,
         "question": None,
+        "questions": "$$REMOVE",
         "not_before": None,
         "outcome": {
             "kind": OutcomeKind.CANCELLED.value,

@@ -17,7 +17,7 @@ from workers.control.happenings import ENDED, Happening, Told, happenings, told_
 from workers.store.matching import Matching
 from workers.store.run import TERMINAL, RunState
 from workers.store.run_document import Document
-from workers.store.run_store import RunStore
+from workers.store.run_store import WITHOUT_STEPS, RunStore
 
 SHORTEST_PAUSE_S, LONGEST_PAUSE_S = 0.3, 2.0
 # Acceptors' clocks may differ from the store's, and a write takes its time to reach a majority.
@@ -153,6 +153,6 @@ async def _turns(store: RunStore, runs: Iterable[tuple[Document, Told]]) -> dict
     found: dict[str, list[dict[str, Any]]] = {}
     for start in range(0, len(wanted), 100):
         query = {"$or": wanted[start : start + 100]}
-        async for turn in store.turns.find(query).sort([("run_id", 1), ("number", 1)]):
+        async for turn in store.turns.find(query, WITHOUT_STEPS).sort([("run_id", 1), ("number", 1)]):
             found.setdefault(turn["run_id"], []).append(turn)
     return found

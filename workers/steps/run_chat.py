@@ -1,6 +1,6 @@
 """The chat of a run: what a run document says, as the conversation that the main path works on."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -8,12 +8,16 @@ from accounting.budgets.of_run import RunBudgets
 from accounting.usage import BegunCall, ModelCall, RunOwner
 from workers.landmarks import passed
 from workers.process.worker import WorkerProcess
+from workers.steps.turn_record import as_storable_turn
 from workers.store.run import Claim
+from workers.store.storable import NotStorableError
 from workflows.chat.agents import BuiltPackage
-from workflows.chat.answers import question_of
+from workflows.chat.answers import questions_of
 from workflows.chat.checkpoint import Counters, read_progress
 from workflows.chat.clock import WorkedTime
 from workflows.chat.conversation import DEFAULT_OPENING
+from workflows.chat.errors import PackageDefect
+from workflows.chat.journal import OpenTurn
 from workflows.chat.live import Conversation
 from workflows.chat.meter import RunMeter
 from workflows.context.context_variables import ContextVariables
@@ -23,7 +27,7 @@ from workflows.context.writes import key_facts
 from workflows.outcome import Outcome
 from workflows.package.models import Package
 
-UIResponses = Mapping[str, Mapping[str, Any]]
+UIResponses = Mapping[str, Any]
 
 
 def new_chat(claim: Claim, built: BuiltPackage, worker: WorkerProcess) -> Conversation:
@@ -41,7 +45,11 @@ def new_chat(claim: Claim, built: BuiltPackage, worker: WorkerProcess) -> Conver
         ended=ended,
         fixed=fixed,
         redactor=worker.redactor,
-        ui_responses=answered(ui_responses_of(built.package, document), answers_of(document)),
+        ui_responses=ui_responses_of(built.package, document),
+        standing_by=f"trigger {document['trigger']['name']}",
+        answers=answers_by_question(document),
+        record_answer=partial(worker.ownership.record_answer, claim),
+        keep_open_turn=partial(keep_open_turn, claim, worker),
         answer=worker.redactor.text(said) if (said := said_since(document)) is not None else None,
         clock=WorkedTime(orchestrator.limits.wall_clock_s, counters.worked_s),
         on_tool_call=partial(worker.metrics.tool_call, document["workflow"]),
@@ -73,13 +81,20 @@ def answers_of(document: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
     return document.get("answers") or ()  # a run that an older version accepted has none
 
 
-def answered(by_trigger: UIResponses, answers: Iterable[Mapping[str, Any]]) -> UIResponses:
-    """What people have answered since holds for the rest of the run, over what the trigger answers."""
-    merged = {tool: dict(keys) for tool, keys in by_trigger.items()}
-    for answer in answers:
-        for tool, keys in (answer.get("responses") or {}).items():
-            merged[tool] = {**merged.get(tool, {}), **keys}
-    return merged
+def answers_by_question(document: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]]:
+    """What tools were answered. An answer of an older version names no question: it answers none, and is asked for
+    again."""
+    asked = ((answer.get("question") or {}, answer) for answer in answers_of(document))
+    return {question["id"]: answer for question, answer in asked if question.get("kind") == "tool"}
+
+
+async def keep_open_turn(claim: Claim, worker: WorkerProcess, turn: OpenTurn) -> None:
+    """PackageDefect when the turn is too large to be kept."""
+    try:
+        document = as_storable_turn(turn)
+    except NotStorableError as error:
+        raise PackageDefect(str(error)) from None
+    await worker.ownership.keep_open_turn(claim, number=turn.number, turn=document)
 
 
 def said_since(document: Mapping[str, Any]) -> str | None:
@@ -88,12 +103,14 @@ def said_since(document: Mapping[str, Any]) -> str | None:
     return next((message for message in given if message is not None), None)
 
 
-def question_in(chat: Conversation, outcome: Outcome, claim: Claim) -> Mapping[str, Any]:
+def questions_in(chat: Conversation, outcome: Outcome, claim: Claim) -> Mapping[str, Any]:
     """What a run that waits for a person keeps of what it asks; nothing for others."""
-    question = question_of(chat, outcome)
-    if question is None:
+    questions = questions_of(chat, outcome)
+    if not questions:
         return {}
-    return {"question": {**question.as_document(), "number": len(answers_of(claim.document)) + 1}}
+    first = sum(not answer.get("standing") for answer in answers_of(claim.document)) + 1
+    asked = [{"number": number, **each.as_document()} for number, each in enumerate(questions, start=first)]
+    return {"questions": asked, "question": asked[0]}
 
 
 def key_facts_of(package: Package, claim: Claim) -> Mapping[str, Any]:

@@ -6,6 +6,7 @@ from typing import Any
 from workers.store.storable import NotStorableError, as_storable
 from workflows.chat.checkpoint import Checkpoint
 from workflows.chat.errors import PackageDefect
+from workflows.chat.journal import OpenTurn
 from workflows.chat.live import Conversation
 from workflows.chat.transcript import Turn
 from workflows.context.derived import changes
@@ -21,6 +22,15 @@ def stored(turn: Turn, checkpoint: Checkpoint) -> tuple[dict[str, Any], dict[str
     except NotStorableError as error:
         raise PackageDefect(str(error)) from None
     return document, {"next_agent": checkpoint.next_agent, "context": context, "progress": checkpoint.progress()}
+
+
+def as_storable_turn(turn: OpenTurn) -> dict[str, Any]:
+    """An open turn's document. NotStorableError when what its tools wrote is too large to be kept."""
+    document = turn.as_document()
+    for step in document["steps"]:
+        if step["kind"] == "call":
+            step["changes"] = as_storable(step["changes"])
+    return document
 
 
 def owed_at_success(

@@ -159,19 +159,36 @@ class Ownership:
         checkpoint: Mapping[str, Any],
         writes: Sequence[DocumentWrite] = (),
     ) -> None:
-        key = f"{claim.run_id}:{number}"
-        owner = {"run_id": claim.run_id, "app_id": claim.document["app_id"], "number": number, "token": claim.token}
-        document = {**turn, **owner}
-        try:
-            # Replaces what an older owner left without committing it; a newer owner's turn does not match
-            # the filter, so the upsert runs into its `_id` instead of over it.
-            await self._turns.do(ReplaceOne({"_id": key, "token": {"$lte": claim.token}}, document, upsert=True))
-        except DuplicateKeyError:
-            raise LeaseLostError(claim) from None
+        await self._write_turn(claim, number, turn)
         passed("turn written")
         # A run that gets on is not what kills its workers: only losses without a turn in between count as its own.
         moved = {"$set": {"turn": number, "worker_losses": 0, "losses_alone": 0, **checkpoint}}
         await self._write(claim, moved, also={"turn": number - 1}, writes=writes)
+
+    async def keep_open_turn(self, claim: Claim, *, number: int, turn: Mapping[str, Any]) -> None:
+        """The steps of a turn that is not finished. The run counts it later, when the whole turn is in its place."""
+        await self._write_turn(claim, number, turn)
+        passed("open turn kept")
+
+    async def record_answer(self, claim: Claim, answer: Mapping[str, Any]) -> None:
+        """Adds the use of a standing answer to the run, once for each question."""
+        entry = {"at": "$$NOW", **{name: literal(value) for name, value in answer.items()}}
+        answers = {"$concatArrays": [{"$ifNull": ["$answers", []]}, [entry]]}
+        unused = {**owned(claim), "answers.question.id": {"$ne": answer["question"]["id"]}}
+        written = await self._store.runs.update_one(unused, [{"$set": {"answers": answers}}])
+        if not written.matched_count and await self._store.runs.find_one(owned(claim), {"_id": 1}) is None:
+            raise LeaseLostError(claim)
+
+    async def _write_turn(self, claim: Claim, number: int, turn: Mapping[str, Any]) -> None:
+        key = f"{claim.run_id}:{number}"
+        owner = {"run_id": claim.run_id, "app_id": claim.document["app_id"], "number": number, "token": claim.token}
+        try:
+            # Replaces what an older owner left without committing it; a newer owner's turn does not match
+            # the filter, so the upsert runs into its `_id` instead of over it.
+            replacement = ReplaceOne({"_id": key, "token": {"$lte": claim.token}}, {**turn, **owner}, upsert=True)
+            await self._turns.do(replacement)
+        except DuplicateKeyError:
+            raise LeaseLostError(claim) from None
 
     async def _write_turns(self, turns: Sequence[ReplaceOne[Document]]) -> Sequence[Exception | None]:
         return await each_written(self._store.turns.bulk_write(turns, ordered=False), len(turns))

@@ -136,6 +136,8 @@ def as_json(document: Mapping[str, Any]) -> dict[str, Any]:
     shown = {name: value for name, value in document.items() if name not in hidden}
     if debounce := document.get("debounce"):
         shown["debounce"] = {"until": debounce["until"], "events": len(debounce["events"])}
+    if "question" in document:  # a listing may have left it out
+        shown["questions"] = document.get("questions") or ([document["question"]] if document["question"] else [])
     return {"run_id": document["_id"], **shown}
 
 
@@ -162,6 +164,7 @@ _CANCELLED: Document = {
         "error": None,
     },
     "question": None,  # nobody is asked any more
+    "questions": "$$REMOVE",
     "not_before": None,
     "finished_at": "$$NOW",
 }

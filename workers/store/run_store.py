@@ -56,6 +56,9 @@ def connect(url: str, *, database: str) -> AsyncDatabase[Document]:
     )
 
 
+WITHOUT_STEPS = {"steps": 0}  # those of an open turn may be megabytes, and show nothing of a counted one
+
+
 class RunStore:
     def __init__(self, database: AsyncDatabase[Document], *, republish_after_s: int = 15) -> None:
         self.database = database
@@ -152,12 +155,18 @@ class RunStore:
     async def committed_turns(self, run_id: str, *, up_to: int) -> Sequence[Document]:
         """Only turns the run document counts: a turn written by an owner that then lost the run is not one."""
         query = {"run_id": run_id, "number": {"$lte": up_to}}
-        return await self.turns.find(query).sort("number", ASCENDING).to_list(None)
+        return await self.turns.find(query, WITHOUT_STEPS).sort("number", ASCENDING).to_list(None)
+
+    async def open_turn(self, run_id: str, *, number: int) -> Document | None:
+        """The steps of a turn that has rested with a question, and is not counted yet."""
+        return await self.turns.find_one({"_id": f"{run_id}:{number}", "steps": {"$exists": True}})
 
     async def first_turns(self, run_id: str, *, up_to: int, most_bytes: int) -> Sequence[Document]:
         """The same, until they have so many bytes together."""
         query, found, size = {"run_id": run_id, "number": {"$lte": up_to}}, list[Document](), 0
-        async with self.turns.find_raw_batches(query, batch_size=_FEW_TURNS).sort("number", ASCENDING) as batches:
+        async with self.turns.find_raw_batches(query, WITHOUT_STEPS, batch_size=_FEW_TURNS).sort(
+            "number", ASCENDING
+        ) as batches:
             async for each in batches:
                 batch = cast(bytes, each)  # PyMongo's types have documents here
                 found += decode_all(batch, self.turns.codec_options)

@@ -4,8 +4,10 @@ A turn like any other: with a number and a checkpoint of its own, so that whoeve
 the answer still waiting or a turn that says it. What is answered for tools needs no turn: see `people`.
 """
 
+from collections.abc import Sequence
+
 from workflows.chat.live import Conversation, LiveTurn
-from workflows.chat.question import Question
+from workflows.chat.question import Question, digest, question_id
 from workflows.chat.routing import Router, ending
 from workflows.chat.speakers import Decision
 from workflows.chat.turn import Commit, keep, learn
@@ -48,11 +50,13 @@ def _who_asked(chat: Conversation) -> str | None:
     return chat.next_agent or next((turn.agent for turn in reversed(chat.turns) if turn.agent != USER), None)
 
 
-def question_of(chat: Conversation, outcome: Outcome) -> Question | None:
+def questions_of(chat: Conversation, outcome: Outcome) -> Sequence[Question]:
     """What a chat asks that has come to rest with this outcome."""
     if outcome.kind is not OutcomeKind.NEEDS_HUMAN:
-        return None
-    if chat.question is not None:
-        return chat.question
+        return ()
+    if chat.questions:
+        return chat.questions
     said = next((turn.text for turn in reversed(chat.turns) if turn.text.strip()), chat.opening)
-    return Question("message", agent=_who_asked(chat), turn=len(chat.turns), text=chat.redactor.text(said))
+    text, turn = chat.redactor.text(said), len(chat.turns)
+    bound = question_id(chat.fixed.get("run_id", ""), turn, "message", digest(text))
+    return (Question("message", agent=_who_asked(chat), turn=turn, text=text, id=bound),)

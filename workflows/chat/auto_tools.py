@@ -7,8 +7,7 @@ that one of them failed, so then the chat ends.
 import copy
 import inspect
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -17,7 +16,10 @@ from pydantic import Field, create_model
 from workflows.chat import guards
 from workflows.chat.errors import StepFailed
 from workflows.chat.invoking import RaisedError
+from workflows.chat.journal import CallStep
 from workflows.chat.live import LiveTurn
+from workflows.chat.people import Call
+from workflows.chat.recorded_calls import record_call
 from workflows.chat.tool_calls import measured
 from workflows.chat.tool_functions import (
     ToolFunction,
@@ -28,14 +30,13 @@ from workflows.chat.tool_functions import (
     tool_function,
 )
 from workflows.chat.tool_modules import PackageModules
-from workflows.context.context_variables import ContextVariables
+from workflows.context.call_context import CallContext
 from workflows.context.storable_values import storable
 from workflows.package.automatic import automatic_tools
 from workflows.package.models import Package, Tool
 
 OUTPUT_NAME = "structured_output"  # under which a tool finds the whole reply among the context variables
 MAX_REASON = 1_000
-_ABSENT = object()
 
 
 def load_auto_tools(
@@ -76,9 +77,12 @@ async def call_auto_tools(live: LiveTurn, output: Any) -> Sequence[Mapping[str, 
         call = {"id": f"auto_{live.number}_{index}", "name": tool.name}
         arguments = arguments_for(tool, output, agent=live.agent)
         calls.append({**call, "arguments": json.dumps(arguments, ensure_ascii=False)})
-        with _shown(live.chat.context, copy.deepcopy(output)):
-            text = await _call(live, tool, copy.deepcopy(arguments), written=calls[-1]["arguments"])
-            results.append({**call, "text": text})
+        step = live.journal.result(f"auto.{index}")
+        if step is None:
+            step = await _call(live, tool.new_call(f"auto.{index}", copy.deepcopy(arguments)), tool, output)
+        else:
+            live.apply_recorded(step)
+        results.append({**call, "text": step.text})
     return (
         {"text": None, "tool_calls": calls, "automatic": True},
         {"tool_results": results, "automatic": True},
@@ -122,16 +126,19 @@ def _word(name: str) -> str:
     return "".join(each for each in name.casefold() if each.isalnum()) or name
 
 
-async def _call(live: LiveTurn, tool: ToolFunction, arguments: Mapping[str, Any], *, written: str) -> str:
+async def _call(live: LiveTurn, call: Call, tool: ToolFunction, output: Any) -> CallStep:
+    """The tool sees the whole reply under `structured_output`; what an author keeps under that name stays as it is."""
+    view = CallContext({**live.chat.context.to_dict(), OUTPUT_NAME: copy.deepcopy(output)})
+    written = json.dumps(call.arguments, ensure_ascii=False)
     try:
         with measured(live, tool.name, written) as span:
-            text = as_answer(live, await tool.call(arguments, runtime_of(live), live.chat.built.threads))
+            text = as_answer(live, await tool.call(call, runtime_of(live, view), live.chat.built.threads))
             span.answered(text)
-            return text
     except ToolRefused as refused:
         raise _failed(live, tool, refused, str(refused)) from None
     except RaisedError as raised:
         raise _failed(live, tool, raised.error, str(raised)) from None
+    return await record_call(live, call, view, text=text, unseen=(OUTPUT_NAME,))
 
 
 def _failed(live: LiveTurn, tool: ToolFunction, error: BaseException, words: str) -> StepFailed:
@@ -139,17 +146,3 @@ def _failed(live: LiveTurn, tool: ToolFunction, error: BaseException, words: str
     note_failure(live, tool.name, error)
     message = f"the automatic tool {tool.name} of agent {live.agent} failed in turn {live.number}: {words}"
     return StepFailed(storable(live.chat.redactor.text(message))[:MAX_REASON])
-
-
-@contextmanager
-def _shown(context: ContextVariables, output: Any) -> Iterator[None]:
-    """For as long as a tool runs: what an author keeps under this name is there again afterwards."""
-    kept = context.get(OUTPUT_NAME, _ABSENT)
-    context[OUTPUT_NAME] = output
-    try:
-        yield
-    finally:
-        if kept is _ABSENT:
-            context.remove(OUTPUT_NAME)
-        else:
-            context[OUTPUT_NAME] = kept

@@ -12,6 +12,7 @@ from workflows.chat.answers import has_just_spoken, rule_of_user, take_answer
 from workflows.chat.clock import OUT_OF_TIME
 from workflows.chat.errors import ChatError
 from workflows.chat.live import Conversation
+from workflows.chat.open_turns import resumed_speaker
 from workflows.chat.routing import Router, ending
 from workflows.chat.turn import Commit, take_turn
 from workflows.context.derived import snapshot
@@ -45,17 +46,28 @@ async def _take_turns(chat: Conversation, commit: Commit, stopping: Callable[[],
             return _out_of_time(chat)
         if stopping():
             return Outcome(OutcomeKind.HANDED_BACK, "this worker is stopping")
-        end = guards.before_turn(chat, agent)
-        if end is not None:
-            return end
-        speaker = skip_to_speaker(router, agent, chat)
+        speaker = _speaker(chat, router, agent)
         if isinstance(speaker, Outcome):
             return speaker
-        end = guards.before_speaking(chat, speaker)
-        if end is not None:
-            return end
         end, agent = await take_turn(chat, router, speaker, commit)
     return end
+
+
+def _speaker(chat: Conversation, router: Router, agent: str) -> str | Outcome:
+    """Who takes the next turn; or why the chat ends before it."""
+    try:
+        resumed = resumed_speaker(chat)
+    except ChatError as error:
+        return error.outcome(agent=agent, turn=len(chat.turns) + 1)
+    if resumed is not None:
+        return resumed
+    end = guards.before_turn(chat, agent)
+    if end is not None:
+        return end
+    speaker = skip_to_speaker(router, agent, chat)
+    if isinstance(speaker, Outcome):
+        return speaker
+    return guards.before_speaking(chat, speaker) or speaker
 
 
 async def _begin(chat: Conversation) -> Outcome | None:
@@ -66,7 +78,6 @@ async def _begin(chat: Conversation) -> Outcome | None:
     try:
         await lifecycle.begin(chat)
     except ChatError as error:
-        chat.question = error.question
         return error.outcome(turn=0)
     return None
 

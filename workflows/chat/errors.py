@@ -3,7 +3,6 @@
 from dataclasses import replace
 from datetime import datetime
 
-from workflows.chat.question import Question
 from workflows.outcome import Outcome, OutcomeError, OutcomeKind
 
 BUSY_RETRY_AFTER_S = 3.0
@@ -11,7 +10,6 @@ BUSY_RETRY_AFTER_S = 3.0
 
 class ChatError(Exception):
     kind = OutcomeKind.PACKAGE_ERROR
-    question: Question | None = None
 
     def outcome(self, *, agent: str | None = None, turn: int | None = None) -> Outcome:
         error = OutcomeError(type(self).__name__, str(self), agent=agent, turn=turn)
@@ -75,9 +73,15 @@ class BudgetBusy(ChatError):  # noqa: N818 -- not a fault: other calls hold what
 class NeedsHuman(ChatError):  # noqa: N818 -- not a fault: the chat waits for a person
     kind = OutcomeKind.NEEDS_HUMAN
 
-    def __init__(self, message: str, question: Question | None = None) -> None:
-        super().__init__(message)
-        self.question = question
+
+class UnstableQuestion(ChatError):  # noqa: N818 -- names the thing at fault, reads better in a run's record
+    """A call asks a person the same in other words each time: no answer could ever be the one to it."""
+
+    kind = OutcomeKind.TOOL_ERROR
+
+    def outcome(self, *, agent: str | None = None, turn: int | None = None) -> Outcome:
+        error = OutcomeError("unstable_question", str(self), agent=agent, turn=turn)
+        return Outcome(self.kind, str(self), error)
 
 
 class StepFailed(ChatError):  # noqa: N818 -- names what failed, reads better in a run's record

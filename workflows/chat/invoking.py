@@ -62,6 +62,7 @@ async def invoke(
     raised = result.error if isinstance(result, _Raised) else None
     if raised is None:
         call.returned(result)
+        await call.record_standing()
     if call.waits is not None:
         raise call.waits
     if raised is not None:

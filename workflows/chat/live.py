@@ -4,18 +4,21 @@ The turn is found by a context variable of asyncio: model calls, tools, sub-task
 all happen inside of it, whatever path through a library leads there.
 """
 
+import copy
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from workflows.chat.checkpoint import Counters
 from workflows.chat.clock import WorkedTime
 from workflows.chat.incidents import MAX_KEPT, Incident
+from workflows.chat.journal import AnswerStep, AnyStep, CallStep, Journal, NewAnswer, OpenTurn, Step
 from workflows.chat.question import Question
 from workflows.chat.transcript import Turn
+from workflows.context.call_context import ContextChanges
 from workflows.context.context_variables import ContextVariables
 from workflows.context.redaction import Redactor, take_out
 from workflows.context.storable_values import plain_values
@@ -30,13 +33,20 @@ if TYPE_CHECKING:
 
 OnToolCall = Callable[[str, float, bool], None]
 """Told of each tool call that was answered: the tool's name, the seconds it took, whether it failed."""
+RecordAnswer = Callable[[Mapping[str, Any]], Coroutine[Any, Any, None]]
+KeepOpenTurn = Callable[[OpenTurn], Awaitable[None]]
+
+
+async def _keep_nothing(_: Any) -> None: ...
 
 
 @dataclass(slots=True)
 class Conversation:
     """`fixed`: whose run it is. A tool that writes to these names finds them as they were after its turn.
-    `ui_responses`: what a trigger or a person answers, by tool and key. `answer`: what a person has said since the last
-    turn, and no turn says yet. `question`: what a tool asks of a person, when that is why the chat rests."""
+    `ui_responses`: what the trigger answers in advance, by tool; `standing_by` names that trigger. `answers`: what was
+    answered to tools' questions, by the question's id; `record_answer` keeps each use of a standing answer. `answer`:
+    what a person has said since the last turn, and no turn says yet. `questions`: what tools ask of a person, when that
+    is why the chat rests. `open_turn`: the turn in which it rested, and goes on; `keep_open_turn` makes one durable."""
 
     built: "BuiltPackage"
     context: ContextVariables
@@ -48,9 +58,16 @@ class Conversation:
     fixed: Mapping[str, Any] = field(default_factory=dict)
     redactor: Redactor = field(default_factory=Redactor)
     ended: Outcome | None = None
-    ui_responses: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    ui_responses: Mapping[str, Any] = field(default_factory=dict)
+    standing_by: str = "trigger"
+    answers: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    record_answer: RecordAnswer = _keep_nothing
     answer: str | None = None
-    question: Question | None = None
+    questions: list[Question] = field(default_factory=list)
+    open_turn: OpenTurn | None = None
+    resting: bool = False  # in the middle of a turn, which is kept open
+    keep_open_turn: KeepOpenTurn = _keep_nothing
+    begun: Counter[str] = field(default_factory=Counter)  # steps outside of turns, by label
     incidents: list[Incident] = field(default_factory=list)  # outside of committed turns
     clock: WorkedTime = field(default_factory=lambda: WorkedTime(float("inf")))
     speaking: "LiveTurn | None" = None
@@ -94,9 +111,14 @@ class LiveTurn:
     parting: str = ""  # what it said beside its transfer
     stop: Exception | None = None
     incidents: list[Incident] = field(default_factory=list)
-    # What the trigger answered for people, by the tool that showed something and by the function that asked.
+    # What was answered for people, by the tool that showed something and by the function that asked.
     ui_answers: list[tuple[str, Mapping[str, Any]]] = field(default_factory=list)
     hooked: "HookedAgent | None" = None  # how its hooks see the agent in this turn
+    journal: Journal = field(default_factory=Journal)
+    questions: list[Question] = field(default_factory=list)
+    written: set[str] = field(default_factory=set)  # the variables that its tools wrote
+    step_calls: Counter[str] = field(default_factory=Counter)  # of hooks and lifecycle steps, by label
+    found: Mapping[str, Any] = field(default_factory=dict)  # the context as the newest reply found it
 
     @property
     def asker(self) -> str:
@@ -110,6 +132,41 @@ class LiveTurn:
     def note(self, incident: Incident) -> None:
         if len(self.incidents) < MAX_KEPT:
             self.incidents.append(incident.kept(self.chat.redactor.text))
+
+    def apply(self, changes: ContextChanges) -> None:
+        """What a finished call did to the context."""
+        self.chat.context.update(changes.values)
+        for name in changes.removed:
+            self.chat.context.remove(name)
+        self.written |= changes.written
+
+    def apply_recorded(self, step: CallStep) -> None:
+        """The same of a call that another taking of this turn has made."""
+        self.apply(ContextChanges(copy.deepcopy(dict(step.changes)), step.removed, frozenset(step.written)))
+        self.learn_answers(step.answers)
+        self.incidents.extend(step.incidents)
+
+    def learn_answers(self, answers: Iterable[tuple[tuple[str, ...], Mapping[str, Any]]]) -> None:
+        self.ui_answers.extend((name, response) for names, response in answers for name in names)
+
+    def open_turn(self) -> OpenTurn:
+        """As it may be kept: without hidden values, and without the names that no tool may write."""
+        return OpenTurn(self.number, self.agent, tuple(map(self._kept_step, self.journal.steps)))
+
+    def _kept_step(self, step: AnyStep) -> Step:
+        show, chat = self.chat.redactor.data, self.chat
+        if isinstance(step, NewAnswer):
+            return step.written(show)
+        if isinstance(step, AnswerStep):
+            return step
+        out = {*chat.suppressed, *chat.fixed}
+        changes = plain_values(((name, value) for name, value in step.changes.items() if name not in out), show)
+        return replace(step, changes=changes)
+
+    async def keep_journal(self) -> None:
+        """A turn that has rested before keeps each further step before the next one begins."""
+        if self.journal.durable:
+            await self.chat.keep_open_turn(self.open_turn())
 
     @contextmanager
     def current(self) -> Iterator["LiveTurn"]:

@@ -44,7 +44,10 @@ class Step:
     async def call(self, offered: Mapping[str, Any], chat: Conversation, *, timeout_s: float) -> Any:
         """What it returns. RaisedError whatever it raises; NeedsHuman when it asks for a person in vain."""
         positional, keywords = self.passing.of(offered)
-        threads, call = chat.built.threads, Call(chat=chat)
+        # A person is asked by this step, the n-th of its label in this turn: so it asks the same when taken again.
+        counts = chat.begun if chat.speaking is None else chat.speaking.step_calls
+        counts[self.label] += 1
+        threads, call = chat.built.threads, Call(position=f"{self.label} {counts[self.label]}", chat=chat)
         return await invoke(
             self.function, *positional, keywords=keywords, threads=threads, timeout_s=timeout_s, call=call
         )

@@ -17,12 +17,16 @@ from ag2.tools.schemas import ToolSchema
 from ag2.tools.tool import Tool as AG2Tool
 from typing_extensions import override
 
-from workflows.chat.errors import NeedsHuman
+from workflows.chat.errors import ChatError
 from workflows.chat.invoking import RaisedError
+from workflows.chat.journal import CallStep
 from workflows.chat.live import LiveTurn, live_turn
+from workflows.chat.people import Call
+from workflows.chat.recorded_calls import record_call
 from workflows.chat.tool_calls import measured
-from workflows.chat.tool_functions import ToolFunction, ToolRefused, as_answer, note_failure, runtime_of
+from workflows.chat.tool_functions import ToolFunction, ToolRefused, as_answer, runtime_of
 from workflows.chat.transcript import FAILED
+from workflows.context.call_context import CallContext
 
 MAX_SENTENCE = 500
 
@@ -59,24 +63,30 @@ class PackageTool(AG2Tool):
         stack.enter_context(context.stream.where(self._called).sub_scope(execute))
 
     async def _result(self, event: ToolCallEvent, live: LiveTurn) -> ToolResult:
-        """Text for the model, whatever the tool does: an error is one sentence, the traceback goes to the record."""
-        redact = live.chat.redactor.text
+        """Text for the model, whatever the tool does. What this turn has recorded before is not done again."""
+        position = live.journal.position_of(event)
+        step = live.journal.result(position)
+        if step is None:
+            call = self._tool.new_call(position, event.serialized_arguments)
+            try:
+                step = await self._made(event, live, call)
+            except ChatError as stop:  # the next model call ends the chat; calls beside this one come to their end
+                live.stop = live.stop or stop
+                return ToolResult(str(stop), metadata={FAILED: True})
+        # Said beside the text: what a tool returns may read like a failure, and be none.
+        return ToolResult(step.text, metadata={FAILED: True} if step.failed else {})
+
+    async def _made(self, event: ToolCallEvent, live: LiveTurn, call: Call) -> CallStep:
+        """The call, made and recorded: an error is one sentence, the traceback goes to the record."""
+        redact, view = live.chat.redactor.text, CallContext(live.found)
+        failure: BaseException | None = None
         try:
             with measured(live, self.name, event.arguments) as span:
-                result = await self._tool.call(event.serialized_arguments, runtime_of(live), live.chat.built.threads)
+                result = await self._tool.call(call, runtime_of(live, view), live.chat.built.threads)
                 text = as_answer(live, result)
                 span.answered(text)
-                return ToolResult(text)
         except ToolRefused as refused:
-            return _failure(redact(str(refused)))
-        except NeedsHuman as needed:  # the next model call ends the chat; calls beside this one come to their end
-            live.stop = live.stop or needed
-            return _failure(str(needed))
+            text, failure = redact(str(refused)), refused
         except RaisedError as raised:
-            note_failure(live, self.name, raised.error)
-            return _failure(redact(f"The tool {self.name} failed: {raised}")[:MAX_SENTENCE])
-
-
-def _failure(text: str) -> ToolResult:
-    """Said beside the text: what a tool returns may read like a failure, and be none."""
-    return ToolResult(text, metadata={FAILED: True})
+            text, failure = redact(f"The tool {self.name} failed: {raised}")[:MAX_SENTENCE], raised.error
+        return await record_call(live, call, view, text=text, failure=failure)

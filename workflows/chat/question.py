@@ -1,7 +1,13 @@
-"""The question: what a run that waits for a person asks, bounded, as its record and a user interface show it."""
+"""The question: what a run that waits for a person asks, bounded, as its record and a user interface show it.
 
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, replace
+A question of a tool is bound to one call: its id is made of the run, the turn, the call's position, the function, the
+arguments, the tool and the payload. The same call asks under the same id when it is made again; no other call does.
+"""
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 from workflows.context.rendering import as_text
@@ -12,42 +18,79 @@ from workflows.package.sources import StateSource
 MAX_TEXT = 4_000
 MAX_NAME = 200
 MAX_PAYLOAD = 16_000  # bytes; of a larger one its beginning, as text
-MAX_ALSO = 20
+MAX_CHOICES = 20
+CHOICE_KEY = "choice"  # what a choice answers, where the package waits for no key or for several
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
     """Of a tool (`tool` is what it asks with, `function` the function that asks), or for a message. `keys` are those
-    that variables of the package wait for, `also` other tools of the same turn that wait."""
+    that variables of the package wait for; with `choices`, the first is the one that the choice answers."""
 
     kind: Literal["tool", "message"]
     agent: str | None
     turn: int
     text: str
+    id: str
     tool: str | None = None
     function: str | None = None
+    arguments: Any = None
     payload: Any = None
+    title: str | None = None
+    choices: tuple[str, ...] = ()
     keys: tuple[str, ...] = ()
-    also: tuple[str, ...] = ()
+    position: str | None = None
+    digests: Mapping[str, str] = field(default_factory=dict)
 
-    def with_also(self, tool: str) -> "Question":
-        if tool in (self.tool, self.function, *self.also) or len(self.also) == MAX_ALSO:
-            return self
-        return replace(self, also=(*self.also, tool))
+    def as_document(self) -> dict[str, Any]:
+        written = {**asdict(self), "text": cut(self.text, MAX_TEXT), "keys": list(self.keys)}
+        written |= {"choices": list(self.choices), "digests": dict(self.digests)}
+        kept = {name: value for name, value in written.items() if value not in (None, [], {})}
+        return {**kept, "arguments": self.arguments} if self.kind == "tool" else kept
 
-    def as_document(self) -> Mapping[str, Any]:
-        written = {**asdict(self), "text": cut(self.text, MAX_TEXT), "keys": list(self.keys), "also": list(self.also)}
-        return {name: value for name, value in written.items() if value not in (None, [])}
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """What a person is shown of one ask: hidden values are taken out, and the digests are those of the whole."""
+
+    arguments: Any
+    payload: Any
+    title: str | None
+    choices: tuple[str, ...]
+    digests: Mapping[str, str]
+
+    @staticmethod
+    def of(
+        arguments: Mapping[str, Any],
+        payload: Any,
+        *,
+        title: str | None,
+        choices: Sequence[str],
+        show: Callable[[Any], Any],
+    ) -> "Shown":
+        plain, asked = plain_copy(dict(arguments), show), plain_copy(payload, show)
+        title = None if title is None else cut(show(title), MAX_NAME)
+        choices = tuple(cut(show(choice), MAX_NAME) for choice in choices)
+        digests = {"arguments": digest(plain), "payload": digest([asked, title, list(choices)])}
+        return Shown(bounded(plain), bounded(asked), title, choices, digests)
 
 
 def cut(text: str, most: int) -> str:
     return storable(text if len(text) <= most else f"{text[:most]}… ({len(text)} characters)")
 
 
-def shown_payload(payload: Any, show: Callable[[Any], Any]) -> Any:
-    """`show` hides what must not be seen; it sees the whole before anything is cut off."""
-    plain = plain_copy(payload, show)
+def bounded(plain: Any) -> Any:
     return plain if weight_of(plain) <= MAX_PAYLOAD else cut(as_text(plain), MAX_PAYLOAD)
+
+
+def digest(plain: Any) -> str:
+    """The same for the same data, however its keys are ordered."""
+    written = json.dumps(plain, sort_keys=True, ensure_ascii=False, default=str)
+    return hashlib.sha256(written.encode("utf-8", "replace")).hexdigest()[:32]
+
+
+def question_id(*parts: Any) -> str:
+    return f"q_{digest(list(parts))[:20]}"
 
 
 def awaited_keys(package: Package, *names: str) -> tuple[str, ...]:
@@ -60,3 +103,8 @@ def awaited_keys(package: Package, *names: str) -> tuple[str, ...]:
     )
     keys = (getattr(trigger, "response_key", None) for trigger in watched if getattr(trigger, "tool", None) in names)
     return tuple(dict.fromkeys(key for key in keys if key is not None))
+
+
+def keys_with_choice(awaited: Sequence[str]) -> tuple[str, ...]:
+    """The key that the choice answers comes first."""
+    return tuple(awaited) if len(awaited) == 1 else (CHOICE_KEY, *(key for key in awaited if key != CHOICE_KEY))

@@ -2,8 +2,10 @@
 
 Whoever calls one, for a model or for a structured reply, does it so:
 
-    result = await tool.call(arguments, runtime_of(live), threads)
+    call, view = tool.new_call(position, arguments), CallContext(live.found)
+    result = await tool.call(call, runtime_of(live, view), threads)
     text = as_answer(live, result)
+    live.apply(view.changes())
 
 `arguments` are by the names in `tool.parameters.published`; ToolRefused says in a sentence what does not fit.
 `runtime` is everything the run fills in by itself; nothing in `arguments` can take its place. RaisedError says what
@@ -19,13 +21,14 @@ from typing import Any
 from pydantic import ValidationError
 
 from workflows.chat.context_parameters import CONTEXT
-from workflows.chat.incidents import incident_of
+from workflows.chat.incidents import Incident, incident_of
 from workflows.chat.invoking import TOOL_TIMEOUT_S, RaisedError, invoke
 from workflows.chat.live import LiveTurn
 from workflows.chat.people import Call
 from workflows.chat.tool_modules import PackageModules
 from workflows.chat.tool_parameters import Parameters, read_parameters, sentence
 from workflows.chat.tool_threads import ToolThreads
+from workflows.context.context_variables import ContextVariables
 from workflows.context.rendering import as_text
 from workflows.context.storable_values import storable
 from workflows.package.models import Package, Tool
@@ -51,25 +54,28 @@ class ToolFunction:
     def json_schema(self) -> dict[str, Any]:
         return self.parameters.json_schema()
 
-    async def call(self, arguments: Mapping[str, Any], runtime: Mapping[str, Any], threads: ToolThreads) -> Any:
+    def new_call(self, position: str, arguments: Mapping[str, Any]) -> Call:
+        """What a call of it may ask people is bound to its position and its arguments."""
+        return Call(self.name, position, arguments, for_people=self.for_people)
+
+    async def call(self, call: Call, runtime: Mapping[str, Any], threads: ToolThreads) -> Any:
         try:
-            positional, keywords = self.parameters.bind(arguments, runtime)
+            positional, keywords = self.parameters.bind(call.arguments, runtime)
         except ValidationError as error:
             raise ToolRefused(sentence(error)) from None
         except BaseException as error:  # noqa: BLE001 -- a validator of the package's own, in whose words it is told
             raise RaisedError(error) from None
-        call = Call(self.name, for_people=self.for_people)
         return await invoke(
             self.function, *positional, keywords=keywords, threads=threads, timeout_s=self.timeout_s, call=call
         )
 
 
-def runtime_of(live: LiveTurn) -> dict[str, Any]:
+def runtime_of(live: LiveTurn, context: ContextVariables) -> dict[str, Any]:
     """What a tool of this turn may ask for by the name of a parameter, and what `**runtime` receives."""
     fixed = live.chat.fixed
     app_id = fixed.get("app_id")
     return {
-        CONTEXT: live.chat.context,
+        CONTEXT: context,
         "turn_idempotency_key": live.idempotency_key,
         "app_id": app_id,
         "enterprise_id": app_id,
@@ -91,10 +97,13 @@ def as_answer(live: LiveTurn, result: Any) -> str:
     return text if len(text) <= MAX_RESULT else f"{text[:MAX_RESULT]}… (cut, {len(text)} characters)"
 
 
-def note_failure(live: LiveTurn, tool: str, error: BaseException) -> None:
+def note_failure(live: LiveTurn, tool: str, error: BaseException) -> tuple[Incident, ...]:
+    """The incident as it is kept; none where the turn has too many."""
+    known = len(live.incidents)
     live.note(incident_of(error, where=f"tool {tool}", agent=live.agent, turn=live.number))
     extra = {"run_id": live.chat.fixed.get("run_id"), "agent": live.agent, "tool": tool, "error": type(error).__name__}
     log.warning("tool_failed", extra=extra, exc_info=error)
+    return tuple(live.incidents[known:])
 
 
 def load_tool_functions(package: Package, modules: PackageModules) -> dict[Tool, ToolFunction]:

@@ -12,9 +12,10 @@ from typing import Any
 from workflows.chat import auto_tools, hooks, lifecycle
 from workflows.chat.asking import Exchange
 from workflows.chat.checkpoint import Checkpoint
-from workflows.chat.errors import ChatError
+from workflows.chat.errors import ChatError, NeedsHuman
 from workflows.chat.live import Conversation, LiveTurn
 from workflows.chat.messages import messages_for
+from workflows.chat.open_turns import begin_turn, rest
 from workflows.chat.protecting import protect
 from workflows.chat.routing import Router
 from workflows.chat.speakers import Decision, decide
@@ -34,7 +35,7 @@ async def take_turn(chat: Conversation, router: Router, agent: str, commit: Comm
     """One turn of `agent`; returns how the chat ends, if it does, and who is next."""
     before = snapshot(chat.context) if chat.unseen is None else chat.unseen
     started = time.perf_counter()
-    live = chat.speaking = LiveTurn(chat, agent, len(chat.turns) + 1)
+    live = chat.speaking = begin_turn(chat, agent)
     with live.current(), chat.spans.turn(agent, live.number) as span:
         try:
             text, events = await speak(live)
@@ -44,9 +45,11 @@ async def take_turn(chat: Conversation, router: Router, agent: str, commit: Comm
             await keep(live, text, events, before=before, decision=decision, duration_s=duration_s, commit=commit)
             span.committed(decision.handoff)
         except BaseException as error:
-            chat.incidents.extend(live.incidents)  # of a turn that nobody will find
+            if isinstance(error, NeedsHuman) and live.questions:
+                await rest(live)
+            else:
+                chat.incidents.extend(live.incidents)  # of a turn that nobody will find
             if isinstance(error, ChatError):
-                chat.question = error.question
                 outcome = error.outcome(agent=agent, turn=live.number)
                 span.ended_chat(outcome)
                 return outcome, agent
@@ -79,7 +82,7 @@ def learn(live: LiveTurn, text: str, events: Events, *, duration_s: float) -> No
     chat = live.chat
     protect(chat, after=live.agent)
     seen = shown_by(chat, live.agent, text, events, duration_s=duration_s)
-    seen = replace(seen, ui_answers=tuple(live.ui_answers))
+    seen = replace(seen, ui_answers=tuple(live.ui_answers), written=frozenset(live.written))
     derive(chat.package.variables.values(), chat.context, seen)
     recompute(chat.package, chat.context, chat.suppressed)
 

@@ -4,7 +4,9 @@ A chat that must stop makes no further call; a turn whose model has chosen the n
 wants from tools is looked at before any of them runs.
 """
 
+import copy
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -17,12 +19,14 @@ from ag2.tools.schemas import ToolSchema
 
 from workflows.chat import guards
 from workflows.chat.errors import ModelError
-from workflows.chat.live import live_turn
+from workflows.chat.journal import AnswerStep, NewAnswer
+from workflows.chat.live import LiveTurn, live_turn
 from workflows.chat.meter import MeteredClient
 from workflows.chat.open_call import AskedModel
 from workflows.chat.providers.failures import cut_off, refusal_of
 from workflows.chat.providers.provider import OpenModel, Provider, PunctualClient
 from workflows.chat.transfers import take_transfer
+from workflows.context.redaction import Redactor
 from workflows.context.storable_values import storable
 
 
@@ -40,8 +44,7 @@ class TurnClient(LLMClient):
             return ModelResponse()
         name_tools(messages, request.get("tools", ()))
         try:
-            response = with_readable_arguments(await self._metered(messages, context, **request))
-            response = take_transfer(live, response)
+            response = take_transfer(live, await self._answer(live, messages, context, request))
             guards.before_tools(live, messages, response)
         except ModelError:
             raise  # another try, or the agent above a sub-task, may do without
@@ -49,6 +52,50 @@ class TurnClient(LLMClient):
             live.stop = error  # kept: a sub-task would make it a result, and the chat would go on
             raise
         return response
+
+    async def _answer(
+        self, live: LiveTurn, messages: Sequence[BaseEvent], context: ConversationContext, request: Mapping[str, Any]
+    ) -> ModelResponse:
+        """The recorded answer that is due, or a model's new one."""
+        recorded = live.journal.next_answer()
+        if recorded is not None:
+            return await give_again(live, recorded, context)
+        known, before = len(list(await context.stream.history.get_events())), Counter(live.tokens)
+        response = await self._metered(messages, context, **request)
+        response = without_hidden(with_readable_arguments(response), live.chat.redactor)
+        sent = list(await context.stream.history.get_events())[known:]
+        tokens = {name: live.tokens[name] - before[name] for name in live.tokens}
+        # A copy: the answer loses its transfer before it is used.
+        live.journal.add(NewAnswer(live.asker, sent, copy.copy(response), tokens))
+        live.journal.place(response)
+        live.found = live.chat.context.to_dict()
+        await live.keep_journal()
+        return response
+
+
+async def give_again(live: LiveTurn, recorded: AnswerStep, context: ConversationContext) -> ModelResponse:
+    """What a model answered when this turn was taken before, with what the finished calls of this answer did."""
+    sent, response = recorded.read()
+    for event in sent:
+        await context.send(event)
+    for name, count in recorded.tokens.items():
+        live.tokens[name] = live.tokens.get(name, 0) + count
+    live.answers[recorded.asker] += 1
+    live.journal.place(response)
+    live.found = live.chat.context.to_dict()
+    for step in live.journal.results_of_newest_answer():
+        live.apply_recorded(step)
+    return response
+
+
+def without_hidden(response: ModelResponse, redactor: Redactor) -> ModelResponse:
+    """What a tool is called with is what a record and a person are shown."""
+    for call in response.tool_calls.calls:
+        arguments = json.loads(call.arguments or "{}")
+        shown = redactor.data(arguments)
+        if shown is not arguments:
+            call.arguments = json.dumps(shown)
+    return response
 
 
 def name_tools(messages: Sequence[BaseEvent], offered: Sequence[ToolSchema]) -> None:

@@ -25,7 +25,9 @@ def derive(variables: Iterable[Variable], context: ContextVariables, turn: TurnS
         fired = [
             _value(each, found, variable.type)
             for each in variable.source.transitions
-            if _guard_holds(each, before) and (found := each.trigger.fires(turn)) is not None
+            if _guard_holds(each, before)
+            and not _is_decided_by_tool(variable, each, turn)
+            and (found := each.trigger.fires(turn)) is not None
         ]
         if fired and not same(before, fired[-1]):  # of several that fire, the last one written holds
             changed[variable.name] = copy.deepcopy(fired[-1])
@@ -35,6 +37,10 @@ def derive(variables: Iterable[Variable], context: ContextVariables, turn: TurnS
 
 def _guard_holds(transition: Transition, value: Any) -> bool:
     return isinstance(transition.from_, Unset) or same(value, transition.from_)
+
+
+def _is_decided_by_tool(variable: Variable, transition: Transition, turn: TurnSeen) -> bool:
+    return variable.name in turn.written and transition.trigger.type == "ui_response"
 
 
 def _value(transition: Transition, fired: Fired, to: ValueType) -> Any:
@@ -50,10 +56,10 @@ _ENCODER = json.JSONEncoder(default=repr)  # `json.dumps` would make one for eac
 
 def snapshot(context: Mapping[str, Any]) -> dict[str, str]:
     """How the context looks now. Text, since tools also change lists and mappings in place."""
-    return {name: _as_text(value) for name, value in context.items()}
+    return {name: as_text(value) for name, value in context.items()}
 
 
-def _as_text(value: Any) -> str:
+def as_text(value: Any) -> str:
     try:
         return _ENCODER.encode(value)
     except (TypeError, ValueError, RecursionError):  # keys that are no text, cycles

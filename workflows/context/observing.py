@@ -5,7 +5,7 @@ the same state. A new type of trigger is one module in `workflows/context/observ
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -38,6 +38,8 @@ class TurnSeen:
     ui_answers: tuple[tuple[str, Mapping[str, Any]], ...] = ()
     turns_by_agent: Mapping[str, int] = field(default_factory=dict)  # this turn included
     elapsed_s: float = 0.0  # the work of all turns of the run so far, this one included
+    # The variables that tools wrote in the turn: a tool decides what an answer becomes, not the raw answer.
+    written: Collection[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

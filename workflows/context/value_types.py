@@ -1,6 +1,7 @@
 """Types of values: what a declared type takes, and when two values are the same. Nothing is coerced here."""
 
-from collections.abc import Iterable, Mapping
+import json
+from collections.abc import Hashable, Iterable, Mapping
 from typing import Any, Literal
 
 ValueType = Literal["string", "boolean", "integer", "number", "object", "array"]
@@ -52,3 +53,13 @@ def same(one: Any, other: Any) -> bool:
 
 def is_one_of(value: Any, choices: Iterable[Any]) -> bool:
     return any(same(value, each) for each in choices)
+
+
+def value_key(value: Any) -> Hashable:
+    """Equal for equal values, and true is not 1."""
+    try:
+        if not isinstance(value, list | dict):
+            return isinstance(value, bool), hash(value), value
+        return json.dumps(value, sort_keys=True, default=repr)
+    except (TypeError, ValueError, RecursionError):  # keys of several types, numbers of thousands of digits
+        return type(value).__name__

@@ -86,7 +86,8 @@ class Life:
         elif wish == "discard":
             await discard(self.store, run_id, by="me")
         elif wish == "answer":
-            await answer(self.store, self.world, run_id, by="me", message="$yes")
+            number = len(run.get("answers") or ()) + 1
+            await answer(self.store, self.world, run_id, question=number, by="me", message="$yes")
         elif wish == "retry":
             await retry_now(self.store, self.world, run_id, by="me")
         else:

@@ -85,8 +85,8 @@ async def desk_stage(stage: Stage) -> Stage:
     return stage
 
 
-async def say(stage: Stage, run_id: str, by: str = "ann", **said: Any) -> Answered:
-    return await answer(stage.store, stage.wakeups, run_id, by=by, **said)
+async def say(stage: Stage, run_id: str, by: str = "ann", question: int | str = 1, **said: Any) -> Answered:
+    return await answer(stage.store, stage.wakeups, run_id, by=by, question=question, **said)
 
 
 async def waits(stage: Stage, run_id: str, *, question: int = 1) -> Document:
@@ -110,7 +110,11 @@ async def test_a_run_is_answered_by_response_and_by_message_and_no_finished_turn
 
     run = await waits(stage, run_id)
     assert (run["state"], run["turn"], run["outcome"]["kind"]) == ("needs_human", 1, "needs_human")
-    assert run["question"] == {
+    asked = dict(run["question"])
+    assert run["questions"] == [asked]
+    assert asked.pop("id").startswith("q_")
+    assert set(asked.pop("digests")) == {"arguments", "payload"}
+    assert asked == {
         "number": 1,
         "kind": "tool",
         "agent": "A",
@@ -118,8 +122,10 @@ async def test_a_run_is_answered_by_response_and_by_message_and_no_finished_turn
         "text": "approve waits for a person",
         "tool": "Refund",
         "function": "approve",
+        "arguments": {"amount": 12},
         "payload": {"amount": 12, "key": ""},
         "keys": ["verdict"],
+        "position": "1.1",
     }
     assert await say(stage, run_id, responses={"Refund": {"verdict": "yes"}}) == Answered(run_id, 1, repeated=False)
 
@@ -127,7 +133,7 @@ async def test_a_run_is_answered_by_response_and_by_message_and_no_finished_turn
     asked = {name: run["question"][name] for name in ("kind", "agent", "turn", "text")}
     assert asked == {"kind": "message", "agent": "A", "turn": 2, "text": "Shall B go on?"}
     assert (run["context"]["seen"], run["context"]["verdict"]) == ({"verdict": "yes"}, "yes")
-    await say(stage, run_id, message="yes, GO ON", by="bob")
+    await say(stage, run_id, message="yes, GO ON", by="bob", question=2)
 
     run = await stage.ended(run_id)
     turns = await stage.store.committed_turns(run_id, up_to=run["turn"])
@@ -139,12 +145,14 @@ async def test_a_run_is_answered_by_response_and_by_message_and_no_finished_turn
         ("B", "done"),
     ]
     assert turns[2]["context_changes"] == {"on": True}
-    assert [row["agent"] for row in await stage.usage_rows(run_id)] == ["Clerk", "A", "A", "A", "B"]
-    kept = [{name: value for name, value in each.items() if name != "at"} for each in run["answers"]]
+    assert [row["agent"] for row in await stage.usage_rows(run_id)] == ["Clerk", "A", "A", "B"]
+    kept = [{name: value for name, value in each.items() if name not in ("at", "question")} for each in run["answers"]]
     assert kept == [
-        {"turn": 1, "by": "ann", "responses": {"Refund": {"verdict": "yes"}}},
-        {"turn": 2, "by": "bob", "message": "yes, GO ON"},
+        {"number": 1, "turn": 1, "by": "ann", "responses": {"Refund": {"verdict": "yes"}}},
+        {"number": 2, "turn": 2, "by": "bob", "message": "yes, GO ON"},
     ]
+    assert [each["question"]["text"] for each in run["answers"]] == ["approve waits for a person", "Shall B go on?"]
+    assert run["answers"][0]["question"]["arguments"] == {"amount": 12}
 
 
 async def asks_for_a_message(stage: Stage) -> str:
@@ -165,7 +173,7 @@ async def test_a_worker_that_dies_at_the_turn_of_the_answer_loses_and_repeats_no
 ) -> None:
     stage = desk_stage
     run_id = await asks_for_a_message(stage)
-    await say(stage, run_id, message="go on")
+    await say(stage, run_id, message="go on", question=2)
     dying = await asyncio.create_subprocess_exec(
         *(sys.executable, str(DYING), "worker", landmark, "1"),
         env=as_environment(stage.settings) | {"PYTHONPATH": str(DYING.parents[2])},
@@ -192,16 +200,15 @@ async def test_of_two_answers_at_once_one_counts_and_the_same_one_again_is_no_ot
     stage = desk_stage
     run_id = await asks_for_a_message(stage)
 
-    said = [say(stage, run_id, by=by, message="go on") for by in ("ann", "bob")]
+    said = [say(stage, run_id, by=by, message="go on", question=2) for by in ("ann", "bob")]
     results = await asyncio.gather(*said, return_exceptions=True)
 
     [counted] = [each for each in results if isinstance(each, Answered)]
     [refused] = [each for each in results if isinstance(each, RefusedError)]
     run = await stage.run(run_id)
     assert (counted.number, len(run["answers"]), run["state"]) == (2, 2, "queued")
-    assert "asks nothing now: it is queued" in str(refused)
     winner = run["answers"][1]["by"]
-    assert (await say(stage, run_id, by=winner, message="go on")).repeated
+    assert str(refused) == f"question 2 of {run_id} was answered by {winner}"
     assert (await say(stage, run_id, by=winner, message="go on", question=2)).repeated
     with pytest.raises(RefusedError, match=f"question 2 of {run_id} was answered by {winner}"):
         await say(stage, run_id, by="eve", message="go on", question=2)
@@ -217,7 +224,9 @@ async def test_an_answer_that_does_not_answer_is_refused_and_changes_nothing(des
     for said, why in [
         ({"message": "yes"}, "waits for the tool Refund, which takes no message"),
         ({"responses": {"Refnud": {"verdict": "yes"}}}, "waits for Refund or approve, and gets responses for Refnud"),
+        ({"responses": {"Refund": {}, "pay": {}}}, "waits for Refund or approve, and gets responses for Refund, pay"),
         ({"responses": {"Refund": {}}, "question": 2}, "has asked no question 2"),
+        ({"responses": {"Refund": {}}, "question": "q_0"}, "has asked no question q_0"),
     ]:
         with pytest.raises(RefusedError, match=why):
             await say(stage, run_id, **said)  # type: ignore[arg-type]  # of all kinds
@@ -243,7 +252,7 @@ async def test_the_next_agent_is_shown_what_the_user_has_said(desk_stage: Stage)
         hosted = {"provider": "openai", "model": "stub", "base_url": server.url}
         stage.models({"default": scripted, "hosted": hosted})
         run_id = await asks_for_a_message(stage)
-        await say(stage, run_id, message="go on, in blue")
+        await say(stage, run_id, message="go on, in blue", question=2)
         await stage.start_worker()
         run = await stage.ended(run_id)
 
@@ -286,7 +295,7 @@ async def test_the_command_answers_and_says_in_one_line_why_it_does_not(desk_sta
     run_id = (await stage.accept("Desk")).run_id
     await waits(stage, run_id)
 
-    code, out, err = await command(stage, run_id, "-m", "yes")
+    code, out, err = await command(stage, run_id, "--question", "1", "-m", "yes")
     assert (code, out) == (1, "")
     assert (
         err
@@ -294,12 +303,14 @@ async def test_the_command_answers_and_says_in_one_line_why_it_does_not(desk_sta
     )
     code, _, err = await command(stage, run_id)
     assert (code, "say what to answer with --message" in err) == (2, True)
-    code, out, _ = await command(stage, run_id, "--response", "Refund.verdict=yes", "--by", "ann", "--json")
-    assert (code, json.loads(out)) == (0, {"run_id": run_id, "answer": 1, "repeated": False})
+    code, out, _ = await command(
+        stage, run_id, "--question", "1", "--response", "Refund.verdict=yes", "--by", "ann", "--json"
+    )
+    assert (code, json.loads(out)) == (0, {"run_id": run_id, "answer": 1, "repeated": False, "waiting": []})
 
     run = await waits(stage, run_id, question=2)
-    assert run["answers"][0]["by"] == "ann"
-    code, out, _ = await command(stage, run_id[-8:], "--message", "go on")
+    assert run["answers"][0]["name"] == "ann"
+    code, out, _ = await command(stage, run_id[-8:], "--question", "2", "--message", "go on")
     assert (code, out) == (0, f"{run_id} has answer 2, and goes on\n")
     assert (await stage.ended(run_id))["state"] == "succeeded"
 
@@ -314,7 +325,7 @@ async def test_in_production_a_question_shows_nothing_that_is_hidden(desk_stage:
     assert run["question"]["payload"] == {"amount": 12, "key": "(hidden)"}
     await say(stage, run_id, responses={"Refund": {"verdict": "yes"}})
     await waits(stage, run_id, question=2)
-    await say(stage, run_id, message=f"go on with {SECRET}")
+    await say(stage, run_id, message=f"go on with {SECRET}", question=2)
     await stage.ended(run_id)
 
     turns = await stage.store.turns.find({"run_id": run_id}).to_list(None)

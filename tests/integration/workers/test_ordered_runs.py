@@ -173,7 +173,7 @@ async def test_an_answered_run_goes_on_beside_the_head_and_takes_nobodys_turn(st
     await ended(store, await claimed(store, first), RunState.NEEDS_HUMAN)
     await store.order.let_next_go("acme/doc", woken=True)
 
-    await answer(store, Woken(), first, by="me", message="yes")
+    await answer(store, Woken(), first, question=1, by="me", message="yes")
 
     assert (await heads(store), await ready(store)) == ([second], [first, second])
     await ended(store, await claimed(store, first))

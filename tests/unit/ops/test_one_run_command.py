@@ -139,6 +139,10 @@ def test_what_is_not_json_is_still_printed_as_json(tmp_path: Path) -> None:
         (["--input", "@/nowhere"], "--input: /nowhere cannot be read"),
         (["--context", '{"nothing": 1}'], "context: nothing cannot be preset"),
         (["--ui-responses", '{"approve": "yes"}'], "ui_responses"),
+        (
+            ["--ui-responses", '{"approve": [{"when": "amount", "answer": {}}]}'],
+            "ui_responses: approve[0].when: looks at",
+        ),
         (["--script", "/nowhere.yaml"], "/nowhere.yaml cannot be read"),
         (["--script", "a.yaml", "--models", "b.yaml"], "leave --models out"),
     ],

@@ -3,6 +3,7 @@
 from datetime import UTC, datetime
 from typing import Any
 
+import bson
 import pytest
 
 from triggers.happening import Happening, run_request, selected_app
@@ -11,7 +12,8 @@ from triggers.register.trigger import Trigger
 from workflows.package.trigger_specs.webhook import WebhookSpec
 
 NOON = datetime(2026, 3, 29, 12, tzinfo=UTC)
-ANSWERS = {"approve": {"verdict": "yes"}}
+SMALL = {"when": "arguments.amount <= `50`", "answer": {"verdict": "yes"}}
+ANSWERS = {"approve": {"verdict": "yes"}, "pay": [SMALL, {"answer": {"verdict": "no"}}]}
 
 
 def hook(**more: Any) -> WebhookSpec:
@@ -54,6 +56,7 @@ def test_answers_for_people_come_with_the_run_where_no_package_has_them() -> Non
 
     assert run_request(happening(from_package)).ui_responses is None
     assert run_request(happening(made)).ui_responses == ANSWERS
+    assert bson.decode(bson.encode(run_request(happening(made)).ui_responses or {})) == ANSWERS
 
 
 @pytest.mark.parametrize("tenant", [None, "", "a\nb", "x" * 201, ["acme"]])

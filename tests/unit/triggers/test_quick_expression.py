@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.unit.triggers.unhurried import unhurried
 from triggers.change_stream.plain import PlainEvent, plain
 from triggers.payload import PayloadError, evaluate, holds, resolve
-from triggers.quick_expression import quick
+from workflows.context.quick_expression import quick
 
 NAMES = st.sampled_from(["a", "b", "c"])
 PATHS = st.lists(NAMES, min_size=1, max_size=3).map(".".join)

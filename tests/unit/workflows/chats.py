@@ -15,9 +15,11 @@ from workflows.chat.agents import BuiltPackage, build_package
 from workflows.chat.checkpoint import Checkpoint, Counters
 from workflows.chat.clock import WorkedTime
 from workflows.chat.conversation import close, converse
+from workflows.chat.journal import OpenTurn
 from workflows.chat.live import Conversation
 from workflows.chat.meter import RunMeter
 from workflows.chat.models import Models
+from workflows.chat.question import Question
 from workflows.chat.tool_threads import ToolThreads
 from workflows.chat.transcript import Turn
 from workflows.context.context_variables import ContextVariables
@@ -39,6 +41,19 @@ class Kept:
 
     saved: list[str] = field(default_factory=list)
     calls: list[ModelCall] = field(default_factory=list)
+    open_turn: str | None = None
+    standing: list[Mapping[str, Any]] = field(default_factory=list)
+
+    async def record_answer(self, answer: Mapping[str, Any]) -> None:
+        if all(each["question"]["id"] != answer["question"]["id"] for each in self.standing):
+            self.standing.append(answer)
+
+    async def keep_open_turn(self, turn: OpenTurn) -> None:
+        self.open_turn = json.dumps(turn.as_document())
+
+    def opened(self) -> OpenTurn | None:
+        turn = None if self.open_turn is None else OpenTurn.from_document(json.loads(self.open_turn))
+        return turn if turn is not None and turn.number == len(self.saved) + 1 else None
 
     async def record(self, call: ModelCall) -> None:
         self.calls.append(call)
@@ -88,7 +103,8 @@ class Chat:
     opening: str = "Begin."
     redactor: Redactor = field(default_factory=Redactor)
     fixed: Mapping[str, Any] = field(default_factory=dict)
-    ui_responses: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    ui_responses: Mapping[str, Any] = field(default_factory=dict)
+    answers: dict[str, Mapping[str, Any]] = field(default_factory=dict)
     answer: str | None = None
     wall_clock_s: float = float("inf")
     reserve: Reserve = unlimited
@@ -110,6 +126,10 @@ class Chat:
             fixed=self.fixed,
             redactor=self.redactor,
             ui_responses=self.ui_responses,
+            answers=dict(self.answers),
+            open_turn=kept.opened(),
+            record_answer=kept.record_answer,
+            keep_open_turn=kept.keep_open_turn,
             answer=self.answer,
             clock=WorkedTime(self.wall_clock_s, checkpoint.counters.worked_s),
         )
@@ -125,6 +145,16 @@ class Chat:
         kept = kept or Kept()
         outcome = await converse(self.conversation(kept, failed=failed), commit=kept.commit, stopping=stopping)
         return outcome, kept
+
+    def questions(self) -> list[Question]:
+        """What the last chat rests with."""
+        assert self.last is not None
+        return self.last.questions
+
+    def give(self, question: Question, response: Mapping[str, Any]) -> None:
+        """A person answers this question, and the run goes on with the next `run`."""
+        responses = {str(question.tool): response}
+        self.answers[question.id] = {"responses": responses, "question": question.as_document()}
 
     async def run_to_its_close(self, kept: Kept | None = None) -> tuple[Outcome, Kept]:
         outcome, kept = await self.run(kept)

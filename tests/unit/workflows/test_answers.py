@@ -8,7 +8,7 @@ import pytest
 
 from tests.unit.workflows.chats import Chat, Kept, built
 from tests.unit.workflows.packages import ORCHESTRATOR, load, rule, write_tool
-from workflows.chat.answers import question_of
+from workflows.chat.answers import questions_of
 from workflows.chat.checkpoint import Checkpoint
 from workflows.chat.loops import turns_in_a_row
 from workflows.chat.messages import as_history, messages_for
@@ -145,10 +145,11 @@ async def test_a_question_says_what_was_said_last(tmp_path: Path) -> None:
     outcome, _ = await asking.run()
 
     assert asking.last is not None
-    question = question_of(asking.last, outcome)
-    assert question is not None
-    assert question.as_document() == {"kind": "message", "agent": "A", "turn": 1, "text": "Blue or red?"}
-    assert question_of(asking.last, Outcome(OutcomeKind.COMPLETED, "done")) is None
+    [question] = questions_of(asking.last, outcome)
+    asked = question.as_document()
+    assert asked.pop("id").startswith("q_")
+    assert asked == {"kind": "message", "agent": "A", "turn": 1, "text": "Blue or red?"}
+    assert questions_of(asking.last, Outcome(OutcomeKind.COMPLETED, "done")) == ()
 
 
 ASKS = "from workflows.tools import use_ui_tool\n"
@@ -185,17 +186,21 @@ async def asked_by_tool(folder: Path, payload: str, *, tools: int = 1, redactor:
 async def test_a_question_of_a_tool_says_what_it_shows_and_which_keys_are_waited_for(tmp_path: Path) -> None:
     asking = await asked_by_tool(tmp_path, "{'title': 'Refund?', 'amount': 12}")
 
-    assert asking.last is not None
-    assert asking.last.question is not None
-    assert asking.last.question.as_document() == {
+    [question] = asking.questions()
+    asked = question.as_document()
+    assert asked.pop("id").startswith("q_")
+    assert set(asked.pop("digests")) == {"arguments", "payload"}
+    assert asked == {
         "kind": "tool",
         "agent": "A",
         "turn": 1,
         "text": "t0 waits for a person",
         "tool": "Card",
         "function": "t0",
+        "arguments": {},
         "payload": {"title": "Refund?", "amount": 12},
         "keys": ["verdict"],
+        "position": "1.1",
     }
 
 
@@ -203,21 +208,19 @@ async def test_a_question_is_bounded_and_without_what_is_hidden(tmp_path: Path) 
     hiding = Redactor(["hunter2hunter2"])
     asking = await asked_by_tool(tmp_path, "{'a': 'hunter2hunter2', 'b': 'x' * 100_000}", redactor=hiding)
 
-    assert asking.last is not None
-    assert asking.last.question is not None
-    shown = asking.last.question.as_document()["payload"]
+    [question] = asking.questions()
+    shown = question.as_document()["payload"]
     assert shown.startswith('{"a": "(hidden)", "b": "xxx')
     assert len(shown) < 17_000
 
 
-async def test_other_tools_of_the_turn_that_wait_are_named_and_answered_at_once(tmp_path: Path) -> None:
+async def test_calls_of_one_reply_that_wait_are_a_question_each_in_the_order_of_the_reply(tmp_path: Path) -> None:
     asking = await asked_by_tool(tmp_path, "{}", tools=3)
 
-    assert asking.last is not None
-    assert asking.last.question is not None
-    first, also = asking.last.question.tool, asking.last.question.also
-    assert sorted([str(first), *also]) == ["Card", "t1", "t2"]
-    asking.ui_responses = {"Card": {"verdict": "yes"}, "t1": {}, "t2": {}}
+    questions = asking.questions()
+    assert [(each.tool, each.position) for each in questions] == [("Card", "1.1"), ("t1", "1.2"), ("t2", "1.3")]
+    for question in questions:
+        asking.give(question, {"verdict": "yes"})
     outcome, kept = await asking.run()
     assert outcome.kind is OutcomeKind.COMPLETED
     assert kept.context(1)["verdict"] == "yes"
@@ -232,9 +235,8 @@ async def test_a_step_before_the_first_turn_can_be_answered(tmp_path: Path, mome
 
     outcome, kept = await asking.run()
     assert (outcome.kind, kept.saved) == (OutcomeKind.NEEDS_HUMAN, [])
-    assert asking.last is not None
-    assert asking.last.question is not None
-    assert (asking.last.question.tool, asking.last.question.turn) == ("Who", 0)
+    [question] = asking.questions()
+    assert (question.tool, question.turn) == ("Who", 0)
     asking.ui_responses = {"Who": {"name": "Ann"}}
     outcome, kept = await asking.run()
 

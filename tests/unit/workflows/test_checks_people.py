@@ -22,6 +22,9 @@ WAITS = ("warning", "waits_for_ui", H, "handoff_rules[0]")
 NEEDS_UI = ("warning", "needs_ui", V, "definitions.v")
 
 
+SMALL = {"when": "arguments.amount < `5`", "answer": {"choice": 1}}
+
+
 def routed(*texts: str, **orchestrator: Any) -> Package:
     return package(rules=rules(*texts), orchestrator=orchestrator)
 
@@ -65,6 +68,9 @@ def waiting(*transitions: Transition, **parts: Any) -> Package:
         (waiting(RESPONSE, triggers=(answering(form={"choice": 1}),)), []),
         (waiting(RESPONSE, triggers=(answering(form={"choice": 1}), answering())), [NEEDS_UI, WAITS]),
         (waiting(RESPONSE, triggers=(answering(form={"other": 1}),)), [NEEDS_UI, WAITS]),
+        (waiting(RESPONSE, triggers=(answering(form=[SMALL]),)), [NEEDS_UI, WAITS]),  # the others ask a person
+        (waiting(RESPONSE, triggers=(answering(form=[SMALL, {"answer": {"choice": 2}}]),)), []),
+        (waiting(RESPONSE, triggers=(answering(form=[SMALL, {"answer": {"other": 2}}]),)), [NEEDS_UI, WAITS]),
         (waiting(), []),
         (package(variables=states("v")), []),
     ],

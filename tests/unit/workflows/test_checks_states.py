@@ -41,6 +41,7 @@ class Watches:
 
 
 SAYS = AgentText("A", equals="NEXT")
+ENDS = AgentText("A", equals="END")
 KEYED = Watches("tool_response", tool="save", response_key="state")
 SHOWN = Watches("ui_response", tool="form_id", response_key="state")
 ANSWERS = Watches("tool_response", tool="save")
@@ -123,7 +124,7 @@ def test_a_fault_of_a_state_machine_is_found(checked: Package, finding: Said) ->
         compared("'${v} in gone' != ${v}", Transition(SAYS, to="done")),
         compared("${v} in ['gone']", Transition(SAYS, to="done"), orchestrator={"inputs": {"v": {}}}),  # begins there
         machine(Transition(SAYS, to="b", from_="a"), orchestrator={"inputs": {"v": {}}}),
-        machine(Transition(SAYS, to="b"), Transition(SAYS, to=None), enum=("new", "b", None)),
+        machine(Transition(SAYS, to="b"), Transition(ENDS, to=None), enum=("new", "b", None)),
         machine(Transition(SAYS, to="b"), enum=("new", "b", "c"), hooks=(HOOK,)),
         machine(Transition(SAYS, to="b"), enum=("new", "b", "c"), lifecycle_tools=(BEFORE,)),
         machine(Transition(SAYS, to="$1"), enum=("new", "b", "c")),

@@ -83,6 +83,17 @@ def test_an_answer_that_nothing_asks_for_is_found(tmp_path: Path) -> None:
     assert messages(checked, "unknown_tool")[0].startswith("nightly answers for Map, which is no tool")
 
 
+def test_an_answer_behind_one_for_every_call_is_never_used() -> None:
+    yes, small = {"answer": {"verdict": "yes"}}, {"when": "arguments.amount < `5`", "answer": {"verdict": "yes"}}
+    answers = {"form": [small, yes, small, yes], "Card": [small, small, yes], "Map": [small]}
+    spec = ScheduleSpec.model_validate({"name": "nightly", "every": "1h", "apps": ["a"], "ui_responses": answers})
+    checked = triggered(spec, tools=tuple(map(tool, answers)))
+
+    assert found(checked) == [
+        ("warning", "never_answers", T, f"triggers.ui_responses.form[{position}]") for position in (2, 3)
+    ]
+
+
 def test_the_trigger_is_named_and_so_is_the_file_it_stands_in() -> None:
     inside = triggered(schedule(region="eu"), file_names={"orchestrator": ORCH})
 

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from workflows.context.answer_match import AnswerMatch
 from workflows.context.context_variables import ContextVariables
 from workflows.context.derived import changes, derive, snapshot
 from workflows.context.observers.agent_text import AgentText
@@ -151,7 +152,7 @@ triggers: st.SearchStrategy[Trigger] = st.one_of(
         tool=names,
         status=st.sampled_from(["success", "error", "any"]),
         response_key=st.sampled_from([None, "k"]),
-        equals=st.sampled_from([UNSET, 1, "v", None]),
+        match=st.sampled_from([None, *(AnswerMatch((each,)) for each in (1, "v", None))]),
     ),
     st.builds(TimerExpired, after_s=st.sampled_from([1.0, 10.0])),
 )

@@ -80,13 +80,14 @@ async def test_model_calls(tmp_path: Path) -> None:
 async def test_tool_calls_are_counted_over_all_turns_and_none_beyond_the_limit_is_made(tmp_path: Path) -> None:
     both = {"tool_calls": [CALL["tool_calls"][0], {"name": "step", "arguments": {"name": "x"}}]}
     answers = {"answers": {"A": [both, {"text": "one"}, CALL, {"text": "two"}, CALL]}, "default": {"text": "ok"}}
-    chat = guarded(tmp_path, answers, tool=COUNT, limits={"tool_calls": 3}, handoffs=ROUND)
+    by_name = COUNT.replace("'n'", "'n' + name")  # calls of one reply do not see each other's writes
+    chat = guarded(tmp_path, answers, tool=by_name, limits={"tool_calls": 3}, handoffs=ROUND)
 
     outcome, kept = await chat.run()
 
     assert "limit of 3 tool calls" in stopped(outcome, OutcomeKind.LOOP_DETECTED, "A", 5)
     assert chat.last is not None
-    assert (chat.last.context["n"], chat.last.counters.tool_calls) == (3, 3)
+    assert (chat.last.context["n"], chat.last.context["nx"], chat.last.counters.tool_calls) == (2, 1, 3)
     assert kept.checkpoint(2).counters.tool_calls == 2
 
 

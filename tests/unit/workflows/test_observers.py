@@ -9,7 +9,7 @@ import pytest
 import workflows.context.observers
 from workflows.context.observers.agent_text import AgentText
 from workflows.context.observers.registry import NEVER_FIRES, trigger_types
-from workflows.context.observing import ToolResult, Trigger, TurnSeen
+from workflows.context.observing import Fired, ToolResult, Trigger, TurnSeen
 from workflows.context.patterns import is_slow
 from workflows.package.findings import Finding, Findings
 from workflows.package.reading.section import Section
@@ -26,6 +26,10 @@ def read(**written: Any) -> tuple[Trigger | None, list[Finding]]:
 
 def answered(value: Any, *, tool: str = "t", ok: bool = True) -> TurnSeen:
     return TurnSeen("A", "", (ToolResult(tool, value, ok),))
+
+
+def asked(answer: dict[str, Any], *, tool: str = "t") -> TurnSeen:
+    return TurnSeen("A", "", ui_answers=((tool, answer),))
 
 
 def counted(**turns: int) -> TurnSeen:
@@ -48,6 +52,26 @@ EXAMPLES: list[tuple[dict[str, Any], TurnSeen, Any, list[TurnSeen]]] = [
         [TurnSeen("user", "yes, but"), TurnSeen("A", "yes")],
     ),
     (UI, answered({"k": "yes"}), "yes", [answered({"l": 1}), answered("k"), answered({"k": 1}, tool="u")]),
+    (
+        {**UI, "match": {"equals": "yes"}},
+        answered({"k": " YES "}),
+        " YES ",
+        [answered({"k": "no"}), answered({"k": "yes, but"}), answered({"k": None}), answered({"k": {"a": "yes"}})],
+    ),
+    ({**UI, "match": {"in": ["yes", 7]}}, answered({"k": 7}), 7, [answered({"k": "7"}), answered({"k": True})]),
+    ({**UI, "match": {"equals": True}}, answered({"k": "yes"}), "yes", [answered({"k": "no"}), answered({"k": 1})]),
+    ({**UI, "match": {"any": True}}, answered({"k": False}), False, [answered({"l": 1}), answered({})]),
+    ({**UI, "match": {"equals": None, "in": None}}, answered({"k": "x"}), "x", [answered({})]),
+    ({**UI, "match": {"equals": None}}, answered({"k": None}), None, [answered({"k": 0}), answered({"k": False})]),
+    ({"type": "ui_response", "tool": "t"}, asked({"k": "no"}), True, [answered({"k": "no"}), asked({}, tool="u")]),
+    (
+        {"type": "ui_response", "tool": "t", "match": {"equals": {"k": "yes"}}},
+        asked({"k": "yes"}),
+        True,
+        [asked({"k": "no"}), asked({})],
+    ),
+    ({**OK, "match": {"any": True}}, answered("x"), True, [answered("x", ok=False)]),
+    ({**OK, "response_key": "k", "match": {"in": ["a", "b"]}}, answered({"k": "B"}), "B", [answered({"k": "c"})]),
     (UI, answered({"k": None}), None, [answered({"k": 1}, ok=False), TurnSeen("A", "k")]),
     ({"type": "agent_turn_count", "agent": "A", "count": 3}, counted(A=3, B=1), True, [counted(A=2, B=9), counted()]),
     ({"type": "agent_turn_count", "agent": "A", "turns": 2}, counted(A=5), True, [counted(A=1)]),
@@ -88,6 +112,16 @@ def test_a_trigger_fires_on_what_it_waits_for_and_on_nothing_else(
     assert [trigger.fires(other) for other in others] == [None] * len(others)
 
 
+def test_the_last_answer_of_a_turn_counts_and_no_earlier_one_that_fits() -> None:
+    trigger, _ = read(**UI, match={"equals": "yes"})
+    assert trigger is not None
+    twice = TurnSeen("A", "", ui_answers=(("t", {"k": "yes"}), ("t", {"k": "no"})))
+    reversed_ = TurnSeen("A", "", ui_answers=tuple(reversed(twice.ui_answers)))
+
+    assert trigger.fires(twice) is None
+    assert trigger.fires(reversed_) == Fired("yes")
+
+
 def test_every_registered_type_has_an_example() -> None:
     assert {written["type"] for written, *_ in EXAMPLES} == set(trigger_types())
     assert not trigger_types().keys() & NEVER_FIRES.keys()
@@ -103,7 +137,15 @@ def test_every_registered_type_has_an_example() -> None:
         ({"type": "agent_text", "agent": "A", "match": {"regex": "x" * 2_000}}, "wrong_value", "t.match.regex"),
         ({"type": "agent_text", "agent": "A", "match": {"regex": "(a+)+b"}}, "slow_pattern", "t.match.regex"),
         ({"type": "agent_text", "agent": "A", "match": {"equals": "x", "case": True}}, "not_executed", "t.match.case"),
-        ({"type": "ui_response", "tool": "t"}, "missing_field", "t.response_key"),
+        ({"type": "ui_response"}, "missing_field", "t.tool"),
+        ({**UI, "match": {"contains": "x"}}, "wrong_value", "t.match"),
+        ({**UI, "match": {"contains": "x"}}, "not_executed", "t.match.contains"),
+        ({**UI, "match": {"equals": "x", "any": True}}, "wrong_value", "t.match"),
+        ({**UI, "match": {"equals": "x", "in": None, "regex": "x"}}, "not_executed", "t.match.regex"),
+        ({**UI, "match": {"any": False}}, "wrong_value", "t.match.any"),
+        ({**UI, "match": {"in": "yes"}}, "wrong_value", "t.match.in"),
+        ({**UI, "match": {"in": []}}, "wrong_value", "t.match.in"),
+        ({**UI, "match": "yes"}, "wrong_type", "t.match"),
         ({"type": "agent_turn_count", "agent": "A"}, "missing_field", "t.count"),
         ({"type": "agent_turn_count", "agent": "A", "count": 0}, "wrong_value", "t.count"),
         ({"type": "agent_turn_count", "agent": "A", "count": "3"}, "wrong_type", "t.count"),

@@ -77,7 +77,7 @@ async def test_a_run_that_is_closed_inside_a_tool_stays_closed(tmp_path: Path) -
     package = load(tmp_path, tools=[{"agent": "A", "file": "t.py", "function": "t"}])
     [function] = load_tool_functions(package, PackageModules(package)).values()
     tool = PackageTool(function)
-    event = SimpleNamespace(serialized_arguments={}, arguments="{}")
+    event = SimpleNamespace(id="1", serialized_arguments={}, arguments="{}")
     live = LiveTurn(Chat(built(package, TWICE, tmp_path)).conversation(Kept()), "A", 1)
     left: list[Coroutine[Any, Any, Any]] = []
 

@@ -241,7 +241,8 @@ def test_what_asks_for_nothing_more_than_is_done_changes_nothing(entry: dict[str
 
 @pytest.mark.parametrize("entry", [EVERY, CHANGE, HOOK])
 def test_any_trigger_may_answer_for_people(entry: dict[str, Any]) -> None:
-    answers = {"approve": {"verdict": "yes", "more": [1]}, "Card": {}}
+    small = {"when": "arguments.amount <= `50` && !payload.urgent && context.tier", "answer": {"verdict": "yes"}}
+    answers = {"approve": {"verdict": "yes", "more": [1]}, "Card": {}, "pay": [small, {"answer": {"verdict": "no"}}]}
 
     [spec], findings = read([{**entry, "ui_responses": answers}])
 
@@ -258,7 +259,17 @@ def test_any_trigger_may_answer_for_people(entry: dict[str, Any]) -> None:
         ({**EVERY, "apps": {"collection": "Apps", "feld": "_id"}}, "apps.feld"),
         ({**EVERY, "ui_responses": {"approve": "yes"}}, "ui_responses.approve"),
         ({**EVERY, "ui_responses": ["approve"]}, "ui_responses"),
-        ({**EVERY, "ui_responses": {"approve": {"a": [{"b": "=order.b"}]}}}, "ui_responses"),
+        ({**EVERY, "ui_responses": {"approve": {"a": [{"b": "=order.b"}]}}}, "ui_responses.approve"),
+        ({**EVERY, "ui_responses": {"approve": []}}, "ui_responses.approve"),
+        ({**EVERY, "ui_responses": {"approve": ["yes"]}}, "ui_responses.approve[0]"),
+        ({**EVERY, "ui_responses": {"approve": [{"when": "arguments.a"}]}}, "ui_responses.approve[0].answer"),
+        ({**EVERY, "ui_responses": {"approve": [{"answer": "yes"}]}}, "ui_responses.approve[0].answer"),
+        ({**EVERY, "ui_responses": {"approve": [{"answer": {"a": "=b"}}]}}, "ui_responses.approve[0].answer"),
+        ({**EVERY, "ui_responses": {"approve": [{"when": None, "answer": {}}]}}, "ui_responses.approve[0].when"),
+        ({**EVERY, "ui_responses": {"approve": [{"when": "a >", "answer": {}}]}}, "ui_responses.approve[0].when"),
+        ({**EVERY, "ui_responses": {"approve": [{"when": "!vip", "answer": {}}]}}, "ui_responses.approve[0].when"),
+        ({**EVERY, "ui_responses": {"approve": [{"wen": "payload", "answer": {}}]}}, "ui_responses.approve[0].wen"),
+        ({**EVERY, "ui_responses": {"approve": [{"answer": {}}] * 101}}, "ui_responses.approve"),
         ({**EVERY, "debounce": "5s"}, "debounce"),
         ({**CHANGE, "jitter": "5s"}, "jitter"),
         ({**CHANGE, "ordering": "per_documents"}, "ordering"),
@@ -281,6 +292,14 @@ def test_a_typo_is_an_error_at_its_place(entry: dict[str, Any], field: str) -> N
     ("entry", "message"),
     [
         ({"type": "webhook", "apps": ["acme"]}, "is needed; write verify: …"),
+        (
+            {**EVERY, "ui_responses": {"approve": "yes"}},
+            'write keys and values, or a list of {when: "expression", answer: {…}}',
+        ),
+        (
+            {**EVERY, "ui_responses": {"pay": [{"when": "amount < `5`", "answer": {}}]}},
+            "looks at amount; it sees arguments, payload, context, such as arguments.amount",
+        ),
         ({**EVERY, "overlap": "sometimes"}, "must be 'skip', 'buffer_one', 'allow' or 'cancel_previous'"),
         ({**EVERY, "apps": "acme"}, "must be a list"),
         ({**EVERY, "description": 5}, "must be text"),

@@ -37,6 +37,8 @@ def test_what_we_ship_fits(path: Path) -> None:
     assert complaints(path.stem, yaml.safe_load(path.read_text(encoding="utf-8"))) == []
 
 
+ON_ANSWER = {"type": "ui_response", "tool": "pay", "response_key": "verdict", "match": {"in": ["yes", 1]}}
+NIGHTLY = {"type": "schedule", "cron": "0 6 * * *"}
 RULE = {"source_agent": "A", "target_agent": "B"}
 FITTING: list[tuple[str, Any]] = [
     ("orchestrator", ORCHESTRATOR),
@@ -63,6 +65,12 @@ FITTING: list[tuple[str, Any]] = [
         {"derived_variables": [{"name": "v", "triggers": [{"type": "timer_expired", "after": "5m"}]}]},
     ),
     ("triggers", {"triggers": [{"type": "scheduled", "cron": "0 6 * * 1", "misfire": {"grace": "60s"}}]}),
+    (
+        "context_variables",
+        {"definitions": {"v": {"source": {"type": "state", "transitions": [{"to": 1, "trigger": ON_ANSWER}]}}}},
+    ),
+    ("triggers", {"triggers": [{**NIGHTLY, "ui_responses": {"pay": [{"when": "payload", "answer": {"a": 1}}]}}]}),
+    ("triggers", {"triggers": [{**NIGHTLY, "ui_responses": {"pay": {"verdict": "yes"}}}]}),
     ("task_batches", {"version": 1, "conveyors": [{"id": "x", "execution_agents": ["A"]}]}),
     ("ui_config", {"visual_agents": None}),
     ("models", {"models": {"local": {"provider": "openai", "model": "m", "timeout": "60s"}}, "prices": None}),
@@ -88,6 +96,9 @@ WRONG: list[tuple[str, Any]] = [
     ("context_variables", {"definitions": {"v": {"source": {"type": "crystal_ball"}}}}),
     ("context_variables", {"definitions": {"v": {"source": {"type": "external", "url": "u", "auth": "s3cret"}}}}),
     ("triggers", {"triggers": [{"type": "schedule", "crom": "0 6 * * 1"}]}),
+    ("triggers", {"triggers": [{**NIGHTLY, "ui_responses": {"pay": [{"when": "payload"}]}}]}),
+    ("triggers", {"triggers": [{**NIGHTLY, "ui_responses": {"pay": "yes"}}]}),
+    ("context_variables", {"derived_variables": [{"name": "v", "triggers": [{**ON_ANSWER, "match": {"any": False}}]}]}),
     ("task_batches", {"batches": [{"trigger_agent": "A"}]}),
     ("models", {"models": {"local": {"provider": "openai", "modle": "m"}}}),
 ]

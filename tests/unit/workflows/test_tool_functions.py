@@ -53,7 +53,7 @@ def defect(folder: Path, source: str) -> str:
 
 async def call(tool: ToolFunction, context: ContextVariables | None = None, /, **arguments: Any) -> Any:
     runtime = {**RUNTIME, "context_variables": ContextVariables() if context is None else context}
-    return await tool.call(arguments, runtime, THREADS)
+    return await tool.call(tool.new_call("1.1", arguments), runtime, THREADS)
 
 
 async def test_an_annotated_text_describes_its_parameter(tmp_path: Path) -> None:

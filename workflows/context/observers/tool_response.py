@@ -2,10 +2,11 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, cast
+from typing import Literal, cast
 
-from workflows.context.observing import UNSET, Fired, ToolResult, Trigger, TurnSeen, Unset
-from workflows.context.value_types import same
+from workflows.context.answer_match import AnswerMatch
+from workflows.context.observing import Fired, ToolResult, Trigger, TurnSeen
+from workflows.package.reading.answer_match import BadMatchError, read_answer_match
 from workflows.package.reading.section import Section
 
 Status = Literal["success", "error", "any"]
@@ -14,12 +15,12 @@ STATUSES = ("success", "error", "any")
 
 @dataclass(frozen=True, slots=True)
 class ToolResponse:
-    """With `response_key`, only an answer that has this key counts; `equals` is what its value must be."""
+    """With `response_key`, only an answer that has this key counts; `match` is what its value must be."""
 
     tool: str
     status: Status = "success"
     response_key: str | None = None
-    equals: Any = UNSET
+    match: AnswerMatch | None = None
     type: str = "tool_response"
 
     def fires(self, turn: TurnSeen) -> Fired | None:
@@ -35,13 +36,9 @@ class ToolResponse:
             if not isinstance(value, Mapping) or self.response_key not in value:
                 return None
             value = value[self.response_key]
-        if not isinstance(self.equals, Unset) and not same(_plain(value), _plain(self.equals)):
+        if self.match is not None and not self.match.fits(value):
             return None
         return Fired() if self.response_key is None else Fired(value)
-
-
-def _plain(value: Any) -> Any:
-    return value.strip().lower() if isinstance(value, str) else value
 
 
 def read(section: Section) -> Trigger | None:
@@ -53,10 +50,7 @@ def read(section: Section) -> Trigger | None:
     key = section.text("response_key")
     if key is not None and status == "error":
         section.warning("never_fires", "response_key", "has no value when the tool fails; leave it out")
-    match = section.child(section.get("match") or {}, "match")
-    equals = match.body.get("equals", UNSET)
-    match.get("equals")
-    if match.body and isinstance(equals, Unset):
-        match.error("wrong_value", "", "of a tool_response is written equals: …")
-    match.report_rest()
-    return ToolResponse(tool, cast("Status", status), key, equals)
+    try:
+        return ToolResponse(tool, cast("Status", status), key, read_answer_match(section))
+    except BadMatchError:
+        return None

@@ -1,28 +1,49 @@
 """`ui_response`: a tool that shows something to a person has the answer; its value becomes the variable's."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
+from workflows.context.answer_match import AnswerMatch
 from workflows.context.observing import Fired, Trigger, TurnSeen
+from workflows.package.reading.answer_match import BadMatchError, read_answer_match
 from workflows.package.reading.section import Section
 
 
 @dataclass(frozen=True, slots=True)
 class UiResponse:
+    """With `response_key`, only an answer that has this key counts; `match` is what its value must be."""
+
     tool: str
-    response_key: str
+    response_key: str | None = None
+    match: AnswerMatch | None = None
     type: str = "ui_response"
 
     def fires(self, turn: TurnSeen) -> Fired | None:
-        """The last answer of the turn counts: what the tool made of it and returned, else as it was given."""
-        returned = (result.value for result in reversed(turn.tool_results) if result.ok and result.tool == self.tool)
+        """The last answer of the turn counts, and no earlier one that would fit: a `no` takes back a `yes`."""
+        for answer in self._answers(turn):
+            if self.match is not None and not self.match.fits(answer):
+                return None
+            return Fired() if self.response_key is None else Fired(answer)
+        return None
+
+    def _answers(self, turn: TurnSeen) -> Iterator[Any]:
+        """What the tool made of an answer and returned, else what it was given. Without a key the two cannot be told
+        apart from a tool that asked nobody, so only what was given is an answer."""
         given = (answer for tool, answer in reversed(turn.ui_answers) if tool == self.tool)
+        if self.response_key is None:
+            yield from given
+            return
+        returned = (result.value for result in reversed(turn.tool_results) if result.ok and result.tool == self.tool)
         for answer in (*returned, *given):
             if isinstance(answer, Mapping) and self.response_key in answer:
-                return Fired(answer[self.response_key])
-        return None
+                yield answer[self.response_key]
 
 
 def read(section: Section) -> Trigger | None:
     section.get("ui_hidden")
-    return UiResponse(section.required_text("tool"), section.required_text("response_key"))
+    tool, key = section.required_text("tool"), section.text("response_key")
+    try:
+        return UiResponse(tool, key, read_answer_match(section))
+    except BadMatchError:
+        return None

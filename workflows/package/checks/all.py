@@ -1,5 +1,6 @@
 """Every check across files, in the order in which an author reads its findings."""
 
+from workflows.package.checks.ambiguous import check_ambiguous_transitions
 from workflows.package.checks.automatic import check_automatic_tools
 from workflows.package.checks.conditions import check_conditions
 from workflows.package.checks.names import check_exposures, check_manager
@@ -22,6 +23,7 @@ def check_package(package: Package, findings: Findings, *, production: bool = Fa
     check_sources(package, findings, production=production)
     check_settable(package, findings)
     check_states(package, findings)
+    check_ambiguous_transitions(package, findings)
     check_routing(package, findings, production=production)
     check_conditions(package, findings, production=production)
     check_automatic_tools(package, findings)

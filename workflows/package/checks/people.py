@@ -1,8 +1,6 @@
 """Checks for people: what a package asks of somebody who is not there in a headless run."""
 
-from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
-from typing import Any
 
 from workflows.context.observing import Trigger
 from workflows.package.checks.conditions import named_variables
@@ -17,6 +15,7 @@ from workflows.package.findings import Findings
 from workflows.package.models import USER, Package, Variable
 from workflows.package.reading.parsed_code import read_code
 from workflows.package.sources import StateSource
+from workflows.package.ui_responses import UIResponses, given_keys
 
 _UI_RESPONSE = "ui_response"
 
@@ -112,11 +111,13 @@ def _waits(variable: Variable, package: Package) -> bool:
     return any(not answers or any(not _is_answered(each, given, package) for given in answers) for each in asked)
 
 
-def _is_answered(trigger: Trigger, answers: Mapping[str, Mapping[str, Any]], package: Package) -> bool:
+def _is_answered(trigger: Trigger, answers: UIResponses, package: Package) -> bool:
     """Under the name of the tool, or under the one that its file asks for."""
     tool = getattr(trigger, "tool", "")
     asked = (read_code(each.file).ui_tools for each in package.tools if each.function == tool)
-    return any(getattr(trigger, "response_key", None) in answers.get(name, {}) for name in {tool}.union(*asked))
+    key = getattr(trigger, "response_key", None)
+    given = (given_keys(answers[name]) for name in {tool}.union(*asked) if name in answers)
+    return any(key is None or key in keys for keys in given)
 
 
 def _only_responses(variable: Variable) -> bool:

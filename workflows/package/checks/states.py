@@ -1,11 +1,11 @@
 """Checks of state machines: states nobody enters, and transitions that watch for what does not exist."""
 
-import json
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from workflows.context.observing import Transition, Unset, captured_group
+from workflows.context.value_types import value_key
 from workflows.package.checks.compared import compared
 from workflows.package.checks.known import (
     agents_file,
@@ -50,17 +50,17 @@ class _Machine:
         """What `enum` allows and nothing leads to; where a transition starts from it, that is said there."""
         if self.coded or self.states is None:
             return []
-        told = self.states | {_key(each.from_) for each in self.transitions}
-        return [value for value in self.enum if _key(value) not in told]
+        told = self.states | {value_key(each.from_) for each in self.transitions}
+        return [value for value in self.enum if value_key(value) not in told]
 
     def may_start_from(self, value: Any) -> bool:
-        declared = self.coded and _key(value) in self.allowed
-        return declared or self.states is None or _key(value) in self.states
+        declared = self.coded and value_key(value) in self.allowed
+        return declared or self.states is None or value_key(value) in self.states
 
     def may_become(self, value: Any) -> bool:
-        if self.allowed and _key(value) not in self.allowed and _key(value) != self.default:
+        if self.allowed and value_key(value) not in self.allowed and value_key(value) != self.default:
             return False
-        return self.coded or self.states is None or _key(value) in self.states
+        return self.coded or self.states is None or value_key(value) in self.states
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,32 +109,22 @@ def _watched(package: Package, findings: Findings) -> _Watched:
 
 def _machine(variable: Variable, source: StateSource, *, coded: bool, supplied: bool) -> _Machine:
     states = None if supplied else _states(variable.default, source.transitions)
-    allowed = frozenset(map(_key, variable.enum))
-    return _Machine(source.transitions, states, variable.enum, allowed, _key(variable.default), coded)
+    allowed = frozenset(map(value_key, variable.enum))
+    return _Machine(source.transitions, states, variable.enum, allowed, value_key(variable.default), coded)
 
 
 def _states(default: Any, transitions: Iterable[Transition]) -> frozenset[Hashable] | None:
-    states = {_key(default)}
+    states = {value_key(default)}
     for transition in transitions:
         if captured_group(transition.to) is not None:
             return None
         if not isinstance(transition.to, Unset):
-            states.add(_key(transition.to))
+            states.add(value_key(transition.to))
         elif getattr(transition.trigger, "response_key", None) is None:
-            states.add(_key(True))  # what a trigger says of itself
+            states.add(value_key(True))  # what a trigger says of itself
         else:
             return None
     return frozenset(states)
-
-
-def _key(value: Any) -> Hashable:
-    """Equal for equal values, and true is not 1."""
-    try:
-        if not isinstance(value, list | dict):
-            return isinstance(value, bool), hash(value), value
-        return json.dumps(value, sort_keys=True, default=repr)
-    except (TypeError, ValueError, RecursionError):  # keys of several types, numbers of thousands of digits
-        return type(value).__name__
 
 
 def _faults(machine: _Machine, watched: _Watched) -> Iterator[_Fault]:

@@ -8,6 +8,7 @@ from workflows.package.models import Hook, LifecycleTool, Package, Tool
 from workflows.package.reading.parsed_code import read_code
 from workflows.package.trigger_specs.form import FormSpec
 from workflows.package.trigger_specs.kinds import TriggerSpec
+from workflows.package.ui_responses import first_certain
 
 
 def check_triggers(package: Package, findings: Findings) -> None:
@@ -30,12 +31,21 @@ def check_triggers(package: Package, findings: Findings) -> None:
                 f"{spec.name} never supplies {listed(missing)}, which every run needs: its runs fail; add to `input`"
             )
             findings.add("warning", "missing_input", file, place, message)
-        for name in sorted(spec.ui_responses.keys() - names_that_ask(package)) if spec.ui_responses else ():
-            message = (
-                f"{spec.name} answers for {name}, which is no tool of the package, and none asks for a person under"
-                " this name: it answers nothing; name the tool's function, or what use_ui_tool is called with"
-            )
-            findings.add("warning", "unknown_tool", file, f"{place}.ui_responses", message)
+        _check_answers(spec, package, findings, file, f"{place}.ui_responses")
+
+
+def _check_answers(spec: TriggerSpec, package: Package, findings: Findings, file: str, place: str) -> None:
+    for name in sorted(spec.ui_responses.keys() - names_that_ask(package)) if spec.ui_responses else ():
+        message = (
+            f"{spec.name} answers for {name}, which is no tool of the package, and none asks for a person under"
+            " this name: it answers nothing; name the tool's function, or what use_ui_tool is called with"
+        )
+        findings.add("warning", "unknown_tool", file, place, message)
+    for name, answers in spec.ui_responses.items():
+        unused = range(first_certain(answers) + 1, len(answers)) if isinstance(answers, list) else ()
+        for index in unused:
+            message = "is never used: an answer before it has no `when` and is used in every call; put that one last"
+            findings.add("warning", "never_answers", file, f"{place}.{name}[{index}]", message)
 
 
 def accepted_inputs(package: Package) -> set[str]:

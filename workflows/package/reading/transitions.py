@@ -7,12 +7,13 @@ from workflows.context.fitting import MisfitError, fit
 from workflows.context.observers.registry import NEVER_FIRES, trigger_types
 from workflows.context.observing import UNSET, Transition, Trigger, captured_group
 from workflows.context.value_types import ValueType
+from workflows.package.reading.implied_matches import only_one_takes_forms, report_missing_match, with_implied_match
 from workflows.package.reading.section import Section
 
 
 def read_transitions(source: Section, declared: ValueType) -> tuple[Transition, ...]:
     """`triggers: [..]`, `transitions: [{from, to, trigger}]` and `trigger: {..}`, all that are there."""
-    return tuple(_transitions(source, declared))
+    return only_one_takes_forms(tuple(_transitions(source, declared)))
 
 
 def _transitions(source: Section, declared: ValueType) -> Iterator[Transition]:
@@ -104,9 +105,13 @@ def _transition(
         message = f"names group {captured}, and the trigger captures {groups}; write a regex with that many ( )"
         section.error("wrong_value", "to", message)
         to = UNSET
+    if captured is None:
+        to = _typed(section, "to", to, declared)
+        trigger = with_implied_match(trigger, to, declared)
+        report_missing_match(section.findings, section.file, trigger_place, trigger, to)
     return Transition(
         trigger,
-        to if captured is not None else _typed(section, "to", to, declared),
+        to,
         _typed(section, "from", from_, declared),
         place=section.path,
         trigger_place=trigger_place,

@@ -30,18 +30,25 @@ _REFERENCE = text("env:NAME or file:PATH, never the secret itself", pattern="^(e
 
 def _trigger() -> Schema:
     match = {
-        "equals": text("The whole reply, without the blanks around it"),
+        "equals": {"description": "The whole reply or answer, without the blanks around it"},
         "contains": text("A part of the reply"),
         "regex": text("A pattern found in the reply", format="regex"),
+        "in": {"type": "array", "minItems": 1, "description": "The answers that fire it"},
+        "any": {"enum": [True], "description": "Any answer fires it"},
     }
     return mapping(
         "What sets the variable",
         {
             "type": {"enum": [*_TRIGGERS, *_NEVER], "description": f"{', '.join(_NEVER)} never fire in a headless run"},
             "agent": text("Whose words or turns count"),
-            "match": mapping("Exactly one of the three; case does not count", match, minProperties=1, maxProperties=1),
+            "match": mapping(
+                "Exactly one: of a reply equals, contains or regex, of an answer equals, in or any. Without case",
+                match,
+                minProperties=1,
+                maxProperties=1,
+            ),
             "tool": text("Whose result counts"),
-            "response_key": text("The key of the result that is the new value"),
+            "response_key": text("The key of the answer that is the new value"),
             **{name: whole("Fires at this number of turns") for name in ("count", "turns", "n")},
             "status": one_of(("success", "error", "any"), "How the tool must have ended; default success"),
             "after": {"type": ["string", "number"], "description": "Work of the run until it fires, such as 10m"},

@@ -96,6 +96,13 @@ async def test_no_edit_is_undone_unseen(acme: Client) -> None:
         ({"workflow": "Sales", "spec": {**HOURLY, "timezone": "Mars", "colour": "red"}}, {"timezone", "colour"}),
         ({"workflow": "Sales", "spec": {**HOURLY, "apps": ["globex"]}}, {"apps"}),
         ({"workflow": "Sales", "spec": {**HOURLY, "input": {"n": 2**70}}}, {"spec"}),
+        (
+            {
+                "workflow": "Sales",
+                "spec": {**HOURLY, "ui_responses": {"pay": [{"when": "amount < `5`", "answer": {}}]}},
+            },
+            {"ui_responses.pay[0].when"},
+        ),
         ({"workflow": "Sales", "spec": HOURLY, "colour": "red"}, {"colour"}),
     ],
 )

@@ -24,6 +24,7 @@ VERIFY = {
     "timestamp_header": "X-Time",
     "signed": "{timestamp}{body}",
 }
+SMALL = {"when": "arguments.amount <= `50`", "answer": {"verdict": "yes"}}
 SPECS: list[tuple[type[TriggerSpec], dict[str, Any]]] = [
     (ScheduleSpec, {"cron": "0 6 * * *", "timezone": "Europe/Berlin", "jitter": "30s", "misfire": {"grace": "2m"}}),
     (ScheduleSpec, {"at": "2026-12-24T18:00", "start": "2026-01-01"}),
@@ -32,6 +33,7 @@ SPECS: list[tuple[type[TriggerSpec], dict[str, Any]]] = [
     (WebhookSpec, {"verify": VERIFY, "rate": "5/s", "dedupe": "=a.b"}),
     (FormSpec, {"inputs": {"e.mail": {"format": "email", "default": None}}}),
     (RunFinishedSpec, {"workflow": "Digest", "outcome": "any"}),
+    (FormSpec, {"inputs": {"a": {}}, "ui_responses": {"pay": [SMALL, {"answer": {}}], "Card": {"verdict": "yes"}}}),
 ]
 
 

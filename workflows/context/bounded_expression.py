@@ -4,14 +4,16 @@ Each part of an expression can double what the one before has made: a line of te
 whoever has the key of one app may write that line. So steps are counted, and what is put together is weighed.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import Any
 
+import jmespath
 from jmespath.functions import Functions
 from jmespath.visitor import Options, TreeInterpreter
 from typing_extensions import override
 
-from triggers.quick_expression import whole
+from workflows.context.quick_expression import quick, whole
 
 FREE_STEPS = 20_000  # for any event: some milliseconds, as a schedule may fire every second
 STEPS_FOR_EACH_VALUE = 50  # that the event holds: several projections go through all of it
@@ -50,13 +52,14 @@ class Effort:
 
     def weigh(self, value: Any) -> None:
         """With all that is in it, and as often as it is in it: whatever goes through it later does so too."""
-        self.spend(1 if value is None or isinstance(value, int | float) else _weight(value))
+        limit = MOST_STEPS if self._event is not None else self.left  # nothing can be added: more is too much anyway
+        self.spend(1 if value is None or isinstance(value, int | float) else _weight(value, limit))
 
 
-def _weight(value: Any) -> int:
-    """Of very large values not much more than MOST_STEPS."""
+def _weight(value: Any, limit: int = MOST_STEPS) -> int:
+    """Of very large values not much more than the limit."""
     waiting, weight = [value], 0
-    while waiting and weight <= MOST_STEPS:
+    while waiting and weight <= limit:
         each = waiting.pop()
         weight += 1
         if isinstance(each, str):
@@ -126,6 +129,16 @@ class BoundedInterpreter(TreeInterpreter):
     def _weighed(self, made: Any) -> Any:
         self._effort.weigh(made)
         return made
+
+
+@lru_cache(maxsize=4_096)  # of specs, so there are as many as authors wrote; the library's own drops half of its 128
+def compile_bounded(expression: str) -> Callable[[Any, Effort], Any]:
+    """Returns a function of an event and what it may cost. Raises what the library raises, and TooMuchWorkError."""
+    tree = jmespath.compile(expression).parsed
+    simple = quick(tree)
+    if simple is not None:
+        return lambda event, _effort: simple(event)
+    return lambda event, effort: BoundedInterpreter(effort).visit(tree, whole(event))
 
 
 def _length(value: Any) -> int:

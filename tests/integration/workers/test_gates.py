@@ -1,0 +1,92 @@
+"""Gates on real workers: small payments are answered in advance, large ones by a person, and only a yes opens one."""
+
+from typing import Any
+
+import pytest
+
+from tests.integration.stage import Document, Stage, until
+from workers.control.answer import answer
+
+pytestmark = pytest.mark.integration
+
+TOOL = """
+from workflows.tools import use_ui_tool
+
+async def pay(amount: int) -> dict:
+    return dict(await use_ui_tool("Payment", {"amount": amount}))
+"""
+UP_TO_50: dict[str, Any] = {"pay": [{"when": "arguments.amount <= `50`", "answer": {"verdict": "yes"}}]}
+OPENS = {"type": "ui_response", "tool": "Payment", "response_key": "verdict", "match": {"in": ["yes", "ok"]}}
+
+
+def payments(payer: str) -> dict[str, Any]:
+    rules = [
+        {
+            "source_agent": payer,
+            "target_agent": "Sender",
+            "handoff_type": "condition",
+            "condition": "${gate} == 'open'",
+        },
+        {"source_agent": payer, "target_agent": "terminate", "handoff_type": "after_work"},
+        {"source_agent": "Sender", "target_agent": "terminate", "handoff_type": "after_work"},
+    ]
+    transition = {"from": "pending", "to": "open", "trigger": OPENS}
+    gate = {"type": "string", "source": {"type": "state", "default": "pending", "transitions": [transition]}}
+    return {
+        "orchestrator": {"workflow_name": f"{payer}s", "initial_agent": payer},
+        "agents": {"agents": [{"name": name, "system_message": f"You are {name}."} for name in (payer, "Sender")]},
+        "tools": {"tools": [{"agent": payer, "file": "pay.py", "function": "pay"}]},
+        "tools/pay.py": TOOL,
+        "context_variables": {"definitions": {"gate": gate}},
+        "handoffs": {"handoff_rules": rules},
+    }
+
+
+def paying(amount: int) -> list[dict[str, Any]]:
+    return [{"tool_calls": [{"name": "pay", "arguments": {"amount": amount}}]}, {"text": "asked"}]
+
+
+@pytest.fixture
+async def desk(stage: Stage) -> Stage:
+    stage.package("Smalls", payments("Small"))
+    stage.package("Larges", payments("Large"))
+    stage.answers({"Small": paying(12), "Large": paying(9_000), "Sender": [{"text": "sent"}]})
+    await stage.start_worker()
+    return stage
+
+
+async def waiting(stage: Stage, run_id: str) -> Document:
+    async def asks() -> Document | None:
+        run = await stage.run(run_id)
+        return run if run["state"] == "needs_human" else None
+
+    run: Document = await until(f"{run_id} waits for a person", asks)
+    return run
+
+
+async def test_a_standing_answer_is_used_only_where_its_condition_holds(desk: Stage) -> None:
+    small = (await desk.accept("Smalls", ui_responses=UP_TO_50)).run_id
+    large = (await desk.accept("Larges", ui_responses=UP_TO_50)).run_id
+
+    paid = await desk.ended(small)
+    asked = await waiting(desk, large)
+
+    assert (paid["state"], await desk.agents_of(small)) == ("succeeded", ["Small", "Sender"])
+    [used] = paid["answers"]
+    assert (used["standing"], used["question"]["arguments"]) == (True, {"amount": 12})
+    assert (asked["question"]["arguments"], asked.get("answers") or []) == ({"amount": 9_000}, [])
+
+
+@pytest.mark.parametrize(
+    ("verdict", "gate", "speakers"),
+    [("OK", "open", ["Large", "Sender"]), ("adjust it", "pending", ["Large"]), (None, "pending", ["Large"])],
+)
+async def test_only_a_yes_opens_the_gate(desk: Stage, verdict: str | None, gate: str, speakers: list[str]) -> None:
+    run_id = (await desk.accept("Larges")).run_id
+    await waiting(desk, run_id)
+
+    await answer(desk.store, desk.wakeups, run_id, question=1, by="ann", responses={"Payment": {"verdict": verdict}})
+    run = await desk.ended(run_id)
+
+    assert (run["state"], run["context"]["gate"]) == ("succeeded", gate)
+    assert await desk.agents_of(run_id) == speakers

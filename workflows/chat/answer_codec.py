@@ -1,0 +1,66 @@
+"""The codec of model answers: what a client returned and sent to the stream, as text that any later worker reads.
+
+The classes are a closed list. AG2's own reader imports whatever a text names, so each name is checked before.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, cast
+
+from ag2.events import BaseEvent, ModelResponse
+from ag2.events._serialization import deserialize_value, serialize_value
+
+from workflows.chat.checkpoint import CheckpointError
+from workflows.chat.errors import ChatError
+from workflows.context.storable_values import storable
+
+VERSION = 1
+_NAMES = ("__event__", "__enum__", "__dataclass__", "__pydantic__")
+# Modules of AG2's events and of the provider libraries whose objects these events carry.
+_MODULES = (
+    *("ag2.events.", "ag2.config.openai.events.", "ag2.config.anthropic.events.", "ag2.config.gemini.events."),
+    *("ag2.config.xai.events.", "openai.types.", "anthropic.types.", "google.genai.types."),
+)
+
+
+class AnswerCodecError(ChatError):
+    """An answer that cannot be written; the text names the class."""
+
+
+def write_answer(sent: Sequence[BaseEvent], response: ModelResponse, show: Callable[[Any], Any]) -> str:
+    """`show` hides what must not be kept. AnswerCodecError when the answer carries an object of another class."""
+    written = {"version": VERSION, "sent": serialize_value(list(sent)), "response": serialize_value(response)}
+    _check_names(written)
+    try:
+        return storable(json.dumps(show(written), ensure_ascii=False))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise AnswerCodecError(f"the model's answer cannot be written: {error}") from None
+
+
+def read_answer(text: str) -> tuple[Sequence[BaseEvent], ModelResponse]:
+    """CheckpointError when a newer version wrote it."""
+    written = json.loads(text)
+    if written.get("version") != VERSION:
+        raise CheckpointError(
+            f"a recorded model answer has version {written.get('version')!r} and this worker knows {VERSION};"
+            " let a newer worker resume it"
+        )
+    _check_names(written)
+    return deserialize_value(written["sent"]), cast(ModelResponse, deserialize_value(written["response"]))
+
+
+def _check_names(value: Any) -> None:
+    for name in _names(value):
+        if not name.startswith(_MODULES):
+            raise AnswerCodecError(f"a model's answer holds a {name}, which is no class of a model's answer")
+
+
+def _names(value: Any) -> Iterable[str]:
+    pending = [value]
+    while pending:
+        each = pending.pop()
+        if isinstance(each, dict):
+            yield from (str(each[name]) for name in _NAMES if name in each)
+            pending.extend(each.values())
+        elif isinstance(each, list):
+            pending.extend(each)

@@ -1,0 +1,168 @@
+"""The journal of an open turn: its finished model answers and tool calls, which are not asked or made again.
+
+A turn that rests with a question keeps its journal. When the turn is taken up again, recorded answers are given to the
+chat in their order without asking a model, recorded results without calling the tool, and the first step that is not
+recorded is really made. A position is `answer.ordinal` as the model wrote it, never the order of start or completion.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from ag2.events import BaseEvent, ModelResponse, ToolCallEvent
+
+from workflows.chat.answer_codec import read_answer, write_answer
+from workflows.chat.errors import PackageDefect
+from workflows.chat.incidents import Incident
+
+MAX_JOURNAL = 8 * 1024 * 1024  # characters
+
+Names = tuple[str, ...]
+Show = Callable[[Any], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerStep:
+    """A model's answer as it is kept: `asker` is whom it was asked for, `answer` what its client returned."""
+
+    asker: str
+    answer: str
+    tokens: Mapping[str, int]
+
+    def read(self) -> tuple[Sequence[BaseEvent], ModelResponse]:
+        return read_answer(self.answer)
+
+
+@dataclass(frozen=True, slots=True)
+class NewAnswer:
+    """One of this taking, written in the codec only when the turn is kept: nearly all turns are finished at once."""
+
+    asker: str
+    sent: Sequence[BaseEvent]
+    response: ModelResponse
+    tokens: Mapping[str, int]
+
+    def written(self, show: Show) -> AnswerStep:
+        return AnswerStep(self.asker, write_answer(self.sent, self.response, show), self.tokens)
+
+
+@dataclass(frozen=True, slots=True)
+class CallStep:
+    """A finished tool call. `written` are the variables that it wrote, `answers` what people answered it, under the
+    names that they go by."""
+
+    position: str
+    name: str
+    text: str
+    failed: bool = False
+    changes: Mapping[str, Any] = field(default_factory=dict)
+    removed: Names = ()
+    written: Names = ()
+    answers: tuple[tuple[Names, Mapping[str, Any]], ...] = ()
+    incidents: tuple[Incident, ...] = ()
+
+    def as_document(self) -> dict[str, Any]:
+        answers = [{"names": list(names), "response": dict(response)} for names, response in self.answers]
+        incidents = [each.as_document() for each in self.incidents]
+        named = {name: list(getattr(self, name)) for name in ("removed", "written")}
+        return {**asdict(self), **named, "answers": answers, "incidents": incidents}
+
+    @staticmethod
+    def from_document(raw: Mapping[str, Any]) -> "CallStep":
+        return CallStep(
+            position=raw["position"],
+            name=raw["name"],
+            text=raw["text"],
+            failed=raw["failed"],
+            changes=raw["changes"],
+            removed=tuple(raw["removed"]),
+            written=tuple(raw["written"]),
+            answers=tuple((tuple(each["names"]), each["response"]) for each in raw["answers"]),
+            incidents=tuple(map(Incident.from_document, raw["incidents"])),
+        )
+
+
+Step = AnswerStep | CallStep
+AnyStep = Step | NewAnswer
+
+
+@dataclass(frozen=True, slots=True)
+class OpenTurn:
+    """A turn that is not finished: whose it is, and its steps in the order in which they were finished."""
+
+    number: int
+    agent: str
+    steps: tuple[Step, ...]
+
+    def as_document(self) -> dict[str, Any]:
+        """PackageDefect when it is too large to be kept."""
+        steps = [_step_document(step) for step in self.steps]
+        if sum(len(step.answer if isinstance(step, AnswerStep) else step.text) for step in self.steps) > MAX_JOURNAL:
+            raise PackageDefect(
+                f"the answers and tool results of turn {self.number} are larger than {MAX_JOURNAL // 1024**2} MB;"
+                " let tools return less"
+            )
+        return {"agent": self.agent, "number": self.number, "steps": steps}
+
+    @staticmethod
+    def from_document(raw: Mapping[str, Any]) -> "OpenTurn":
+        return OpenTurn(raw["number"], raw["agent"], tuple(map(_read_step, raw["steps"])))
+
+
+def _step_document(step: Step) -> dict[str, Any]:
+    return (
+        {"kind": "answer", **asdict(step)} if isinstance(step, AnswerStep) else {"kind": "call", **step.as_document()}
+    )
+
+
+def _read_step(raw: Mapping[str, Any]) -> Step:
+    if raw["kind"] == "answer":
+        return AnswerStep(raw["asker"], raw["answer"], raw["tokens"])
+    return CallStep.from_document(raw)
+
+
+@dataclass(slots=True)
+class Journal:
+    """Of the turn that is being taken. `durable`: each further step is to be kept before the next one begins, since
+    the turn has rested with a question before."""
+
+    steps: list[AnyStep] = field(default_factory=list)
+    durable: bool = False
+    asked: int = 0  # answers of this taking, recorded or new
+    _calls: dict[str, CallStep] = field(default_factory=dict)
+    _positions: dict[int, tuple[ToolCallEvent, str]] = field(default_factory=dict)
+
+    @staticmethod
+    def of(turn: OpenTurn) -> "Journal":
+        calls = {step.position: step for step in turn.steps if isinstance(step, CallStep)}
+        return Journal(list(turn.steps), durable=True, _calls=calls)
+
+    def next_answer(self) -> AnswerStep | None:
+        """The recorded answer that is due now; None when a model has to be asked."""
+        self.asked += 1
+        answers = [step for step in self.steps if not isinstance(step, CallStep)]
+        due = answers[self.asked - 1] if self.asked <= len(answers) else None
+        return due if isinstance(due, AnswerStep) else None
+
+    def add(self, step: AnyStep) -> None:
+        self.steps.append(step)
+        if isinstance(step, CallStep):
+            self._calls[step.position] = step
+
+    def place(self, response: ModelResponse) -> None:
+        """Gives each call of the newest answer its position. The call itself is kept: its id() must stay its own."""
+        for ordinal, call in enumerate(response.tool_calls.calls, start=1):
+            self._positions[id(call)] = (call, f"{self.asked}.{ordinal}")
+
+    def position_of(self, call: ToolCallEvent) -> str:
+        """A call that no answer of this turn holds, such as a sub-task's, goes by its id."""
+        known = self._positions.get(id(call))
+        return f"call {call.id}" if known is None else known[1]
+
+    def result(self, position: str) -> CallStep | None:
+        return self._calls.get(position)
+
+    def results_of_newest_answer(self) -> Iterator[CallStep]:
+        """In the order in which the calls were finished."""
+        begins = f"{self.asked}."
+        return (each for position, each in self._calls.items() if position.startswith(begins))

@@ -1,0 +1,50 @@
+"""Recorded calls: what a finished tool call did, applied to the chat and written into the turn's journal."""
+
+from collections.abc import Collection
+
+from workflows.chat.incidents import Incident
+from workflows.chat.journal import CallStep
+from workflows.chat.live import LiveTurn
+from workflows.chat.people import Call
+from workflows.chat.tool_functions import ToolRefused, note_failure
+from workflows.context.call_context import CallContext, ContextChanges
+
+
+async def record_call(
+    live: LiveTurn,
+    call: Call,
+    view: CallContext,
+    *,
+    text: str,
+    failure: BaseException | None = None,
+    unseen: Collection[str] = (),
+) -> CallStep:
+    """`failure`: what the tool raised, or why it was not called. `unseen`: names that only this call was shown."""
+    changes = _without(view.changes(), unseen)
+    live.apply(changes)
+    live.learn_answers(call.answers)
+    noted: tuple[Incident, ...] = ()
+    if failure is not None and not isinstance(failure, ToolRefused):
+        noted = note_failure(live, call.function, failure)
+    step = CallStep(
+        call.position,
+        call.function,
+        text,
+        failed=failure is not None,
+        changes=changes.values,
+        removed=changes.removed,
+        written=tuple(sorted(changes.written)),
+        answers=tuple(call.answers),
+        incidents=noted,
+    )
+    live.journal.add(step)
+    await live.keep_journal()
+    return step
+
+
+def _without(changes: ContextChanges, names: Collection[str]) -> ContextChanges:
+    if not names:
+        return changes
+    values = {name: value for name, value in changes.values.items() if name not in names}
+    removed = tuple(name for name in changes.removed if name not in names)
+    return ContextChanges(values, removed, changes.written.difference(names))

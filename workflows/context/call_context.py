@@ -1,0 +1,100 @@
+"""The context of one tool call: the context as the model's reply found it, plus the call's own writes.
+
+Calls of one reply run side by side. Each works on a view, so that what a call changed, also inside a list or a
+mapping, is known as its own, applied when it completes, and dropped when it has to be made again.
+"""
+
+import copy
+from collections.abc import ItemsView, Mapping, ValuesView
+from dataclasses import dataclass
+from typing import Any
+
+from workflows.context.context_variables import ContextVariables
+from workflows.context.derived import as_text
+
+_IMMUTABLE = frozenset({type(None), bool, int, float, str, bytes})
+
+
+@dataclass(frozen=True, slots=True)
+class ContextChanges:
+    """`written`: every name that the call wrote, also with the value that it had."""
+
+    values: Mapping[str, Any]
+    removed: tuple[str, ...]
+    written: frozenset[str]
+
+
+class CallContext(ContextVariables):
+    """Copies a value that can change inside when it is first read, and compares it when the call is over."""
+
+    def __init__(self, base: Mapping[str, Any]) -> None:
+        super().__init__(base)
+        self._base = dict(self._data)
+        self._texts: dict[str, str] = {}
+        self._set: set[str] = set()
+
+    def changes(self) -> ContextChanges:
+        values = {name: value for name, value in self._data.copy().items() if self._is_changed(name, value)}
+        removed = tuple(name for name in self._base if name not in self._data)
+        return ContextChanges(values, removed, frozenset((*values, *removed)))
+
+    def _is_changed(self, name: str, value: Any) -> bool:
+        if name in self._set or name not in self._base:
+            return True
+        text = self._texts.get(name)
+        return value is not self._base[name] if text is None else as_text(value) != text
+
+    def _isolate(self, name: str) -> None:
+        if name in self._texts or name in self._set or name not in self._data:
+            return
+        value = self._data[name]
+        if type(value) in _IMMUTABLE or value is not self._base.get(name):
+            return
+        self._texts[name] = as_text(value)
+        self._data[name] = _copied(value)
+
+    def _isolate_all(self) -> None:
+        for name in self._data.copy():
+            self._isolate(name)
+
+    @property
+    def data(self) -> dict[str, Any]:
+        self._isolate_all()
+        return self._data
+
+    @data.setter
+    def data(self, data: Mapping[str, Any]) -> None:
+        self._data = dict(data)
+        self._set = set(data)
+
+    def set(self, key: str, value: Any) -> None:
+        self._set.add(key)
+        super().set(key, value)
+
+    def __setitem__(self, key: str, value: Any) -> None:
+        self.set(key, value)
+
+    def to_dict(self) -> dict[str, Any]:
+        self._isolate_all()
+        return super().to_dict()
+
+    def copy(self) -> ContextVariables:
+        return ContextVariables(self.to_dict())
+
+    def __getitem__(self, key: str) -> Any:
+        self._isolate(key)
+        return super().__getitem__(key)
+
+    def items(self) -> ItemsView[str, Any]:
+        return self.to_dict().items()
+
+    def values(self) -> ValuesView[Any]:
+        return self.to_dict().values()
+
+
+def _copied(value: Any) -> Any:
+    """Some objects of a package's own cannot be copied: those are shared, as they were made to be."""
+    try:
+        return copy.deepcopy(value)
+    except Exception:  # noqa: BLE001 -- a package's own object may raise anything when it is copied
+        return value
