@@ -12,9 +12,11 @@ from workers.store.losses import MAX_LOSSES_ALONE
 
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(length(short=180, long=2400))]
 
-POISONOUS = length(short=6, long=100)
-INNOCENT = length(short=4, long=10)
-LASTS_S = length(short=6.0, long=60.0)
+POISONOUS = length(short=3, long=100)
+INNOCENT = length(short=2, long=10)
+LASTS_S = length(short=3.0, long=60.0)
+WORKERS = length(short=[1], long=[1, 3])
+LEASE_S = length(short=4, long=6)
 WITHIN_S = length(short=150, long=2100)
 DIES = """
 import os, signal
@@ -40,7 +42,7 @@ def agent_with_tool(name: str, tool: str, source: str) -> Mapping[str, Any]:
     return package
 
 
-@pytest.mark.parametrize("workers", [1, 3])
+@pytest.mark.parametrize("workers", WORKERS)
 async def test_an_app_that_ends_every_worker_parks_its_own_runs_and_nobody_elses(stage: Stage, workers: int) -> None:
     """Each run of the others is one turn, as long as all it does: nothing is kept of one that is lost."""
     stage.package("Poison", agent_with_tool("Poison", "die", DIES))
@@ -51,7 +53,7 @@ async def test_an_app_that_ends_every_worker_parks_its_own_runs_and_nobody_elses
             "Work": [{"tool_calls": [{"name": "work"}]}, {"text": "done"}],
         }
     )
-    async with squad(stage, workers=workers, schedulers=1, lease_s=6) as members:
+    async with squad(stage, workers=workers, schedulers=1, lease_s=LEASE_S) as members:
         poisonous, innocent = [], []
         for number in range(POISONOUS):
             poisonous.append((await stage.accept("Poison", app_id="a")).run_id)

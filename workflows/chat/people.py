@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from workflows.chat.errors import NeedsHuman, UnstableQuestion
+from workflows.chat.incidents import Incident
 from workflows.chat.live import Conversation, LiveTurn, live_turn
 from workflows.chat.question import MAX_CHOICES, MAX_NAME, Question, Shown, awaited_keys, cut, keys_with_choice
 from workflows.chat.question import question_id as bound_id
@@ -48,6 +49,7 @@ class Call:
     waits: Exception | None = None
     answers: list[tuple[tuple[str, ...], Mapping[str, Any]]] = field(default_factory=list)
     used: set[str] = field(default_factory=set)
+    incidents: tuple[Incident, ...] = ()  # beside what it raised
     _counts: Counter[tuple[str, str]] = field(default_factory=Counter)
     _unrecorded: list[Mapping[str, Any]] = field(default_factory=list)
     _loop: asyncio.AbstractEventLoop | None = None
@@ -85,6 +87,7 @@ class Call:
             incident = visit.incident(where=where, agent=live.agent, turn=live.number)
             if incident is not None:
                 live.note(incident)
+                self.incidents += (incident.kept(live.chat.redactor.text),)
         elif self.chat is not None and (incident := visit.incident(where=where)) is not None:
             self.chat.note(incident)
 

@@ -264,7 +264,8 @@ def test_an_address_is_written_as_it_is_read(host: Any, port: int) -> None:
 
 
 def test_settings_are_frozen_and_every_field_but_the_snapshot_is_a_variable() -> None:
-    assert {each.name for each in fields(Settings)} - {each.name for each in setting_fields()} == {"environ", "directory"}
+    beside = {each.name for each in fields(Settings)} - {each.name for each in setting_fields()}
+    assert beside == {"environ", "directory"}
     with pytest.raises(AttributeError):
         Settings().lease_s = 5  # type: ignore[misc]  # -- that it is refused is what is tested
 
