@@ -83,7 +83,8 @@ class WorkerProcess:
         self._opened = ExitStack()  # what `stop` closes, in reverse; also of a start that failed half-way
 
     def start(self) -> None:
-        WORKING_DIRECTORY.remember()
+        WORKING_DIRECTORY.pin()
+        self._opened.callback(WORKING_DIRECTORY.unpin)
         models = read_models_file(models_path(self.settings.models, library=LIBRARY))
         self.redactor.hide(values_of_models(models.models, self.settings))
         self.redactor.hide(values_of_environment(self.settings))

@@ -30,6 +30,7 @@ class Visit:
 class WorkingDirectory:
     def __init__(self) -> None:
         self._home: str | None = None
+        self._pinned = False
         self._lock = threading.Lock()
         self._visits: set[Visit] = set()
 
@@ -37,6 +38,8 @@ class WorkingDirectory:
         """Put back at both ends of a call: calls overlap, and each of those under way may be the one that moved it."""
         visit = Visit()
         with self._lock:
+            if not self._pinned and not self._visits:  # who is no worker may have moved it in between, as tests do
+                self._home = _current()
             self._put_back()
             self._visits.add(visit)
         return visit
@@ -48,8 +51,6 @@ class WorkingDirectory:
 
     def _put_back(self) -> None:
         here = _current()
-        if self._home is None:
-            self._home = here  # the first call of all
         if self._home is None or here == self._home:
             return
         try:
@@ -64,10 +65,14 @@ class WorkingDirectory:
         for each in self._visits:
             each.moved.append(f"{words}; it was put back to {self._home}")
 
-    def remember(self) -> None:
-        """Where the process stands now, before any code of a package has run."""
+    def pin(self) -> None:
+        """From now on home is where the process stands, before any code of a package has run."""
         with self._lock:
-            self._home = _current()
+            self._home, self._pinned = _current(), True
+
+    def unpin(self) -> None:
+        with self._lock:
+            self._pinned = False
 
     @property
     def home(self) -> Path | None:

@@ -30,8 +30,8 @@ def leave():
 LEASE_S = 3
 
 
-async def accept_suspect(stage: Stage, tool: str, **settings: Any) -> str:
-    """A run that lost two workers already, at a worker that is there."""
+async def accept_suspect(stage: Stage, tool: str, *, losses_alone: int = 0, **settings: Any) -> str:
+    """A run that lost two workers beside others already, and some alone."""
     package = relay("Suspect", ["A"])
     package["tools"] = {"tools": [{"agent": "A", "file": "tool.py", "function": tool}]}
     package["tools/tool.py"] = TOOL
@@ -40,7 +40,8 @@ async def accept_suspect(stage: Stage, tool: str, **settings: Any) -> str:
     stage.answers({"A": [{"tool_calls": [{"name": tool}]}, {"text": "ok"}]}, default={"text": "ok"})
     await stage.start_worker(lease_s=LEASE_S, **settings)
     accepted = await stage.accept("Suspect", wake=False)
-    await stage.store.runs.update_one({"_id": accepted.run_id}, {"$set": {"worker_losses": 2, "lane": "alone!acme"}})
+    lost = {"worker_losses": 2 + losses_alone, "losses_alone": losses_alone, "lane": "alone!acme"}
+    await stage.store.runs.update_one({"_id": accepted.run_id}, {"$set": lost})
     stage.wakeups.send(accepted.run_id)
     return accepted.run_id
 
@@ -73,15 +74,15 @@ async def test_a_suspect_is_worked_on_in_a_process_of_its_own_while_others_go_on
 async def test_a_suspect_that_ends_its_process_is_parked_after_five_times_and_its_worker_lives(
     stage: Stage, tool: str
 ) -> None:
-    run_id = await accept_suspect(stage, tool)
+    run_id = await accept_suspect(stage, tool, losses_alone=3)
 
     run = await stage.reconciled_until_ended(run_id, within_s=60)
 
     assert (run["state"], run["outcome"]["kind"], run["losses_alone"]) == ("parked", "worker_lost", MAX_LOSSES_ALONE)
     assert run["outcome"]["reason"] == "its worker was lost 7 times, 5 of them while it ran alone"
-    assert [(line["ended"], line["alone"]) for line in run["history"]] == [("worker_lost", True)] * MAX_LOSSES_ALONE
+    assert [(line["ended"], line["alone"]) for line in run["history"]] == [("worker_lost", True)] * 2
     how = "SIGKILL" if tool == "die" else "exit code 0"
-    assert run["history"][0]["reason"] == f"its process ended with {how}; 3 workers lost, 1 of them while it ran alone"
+    assert run["history"][0]["reason"] == f"its process ended with {how}; 6 workers lost, 4 of them while it ran alone"
     assert stage.workers[0].returncode is None
     assert (await stage.ended((await stage.accept("Relay")).run_id))["state"] == "succeeded"
 

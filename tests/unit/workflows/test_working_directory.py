@@ -14,7 +14,7 @@ def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> WorkingDirecto
     home.mkdir()
     monkeypatch.chdir(home)
     directory = WorkingDirectory()
-    directory.remember()
+    directory.pin()
     return directory
 
 
@@ -55,6 +55,17 @@ def test_what_was_left_behind_and_moves_it_later_is_put_back_without_a_name(
     assert Path.cwd() == directory.home
     directory.leave(visit)
     assert visit.incident(where="act") is None
+
+
+def test_without_a_worker_home_is_where_each_call_begins(directory: WorkingDirectory, tmp_path: Path) -> None:
+    directory.unpin()
+    os.chdir(tmp_path)
+    visit = directory.enter()
+    os.chdir("/")
+    directory.leave(visit)
+
+    assert visit.incident(where="act") is not None
+    assert Path.cwd() == tmp_path
 
 
 def test_a_place_that_is_deleted_is_put_back_and_a_home_that_is_deleted_harms_nobody(
