@@ -1,14 +1,18 @@
 """Packages cannot move their worker: not its working directory, not its files, and no copy of it lives on."""
 
+import asyncio
 import os
 import signal
+import sys
 from collections.abc import Mapping
 from typing import Any
 
 import psutil
 import pytest
 
+from ops.supervisor import PROGRAM
 from tests.integration.stage import Stage, relay, until
+from workers.settings import as_environment
 
 pytestmark = pytest.mark.integration
 
@@ -193,6 +197,37 @@ async def test_what_a_tool_starts_by_multiprocessing_and_subprocess_works(stage:
     assert run["state"] == "succeeded"
     (turn,) = await stage.store.committed_turns(run["_id"], up_to=1)
     assert "[1, 2, 3] -15 hello" in str(turn), turn
+
+
+async def test_celerys_pool_of_processes_forks_and_works(stage: Stage) -> None:
+    """Its processes are forked before there is a worker in them; what tools and suspects fork comes on top."""
+    stage.package("Forker", package_with_tool("Forker", FORKS.format(body=RETURNS)))
+    stage.package("Starter", package_with_tool("Starter", PROCESSES))
+    stage.package("Relay", relay("Relay", ["B"]))
+    stage.answers({"A": [{"tool_calls": [{"name": "act"}]}, {"text": "ok"}]}, default={"text": "ok"})
+    celery = "from celery.__main__ import main; main()"
+    program = f"import runpy, sys; runpy.run_path({str(PROGRAM)!r})['bind_packages'](); {celery}"
+    with (stage.folder / "worker-0.log").open("ab") as log:
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-P", "-c", program, "-A", "workers", "worker", "-P", "prefork", "-c", "2"),
+            env=as_environment(stage.settings),
+            stdout=log,
+            stderr=log,
+            cwd=stage.folder,
+        )
+    stage.workers.append(process)
+
+    runs = [await stage.ended((await stage.accept(name)).run_id, within_s=60) for name in ("Forker", "Starter")]
+    suspect = (await stage.accept("Relay", wake=False)).run_id
+    await stage.store.runs.update_one({"_id": suspect}, {"$set": {"worker_losses": 2, "lane": "alone!acme"}})
+    stage.wakeups.send(suspect)
+    alone = await stage.ended(suspect, within_s=60)
+
+    assert [run["state"] for run in (*runs, alone)] == ["succeeded"] * 3
+    assert [line["alone"] for line in alone["history"]] == [True]
+    turns = str([await stage.store.committed_turns(run["_id"], up_to=1) for run in runs])
+    assert "[1, 2, 3] -15 hello" in turns
+    assert "from the copy" not in turns
 
 
 async def _has_ended(pid: int) -> bool:
