@@ -87,9 +87,10 @@ def act():
 """
 AWAITS = """
 async def act():
+    never = asyncio.get_running_loop().create_future()  # in a copy there is no running loop to ask for one
     if os.fork() == 0:
         note("copy")
-        await asyncio.sleep(3600)
+        await never
     await asyncio.sleep(0.5)
     return "mine"
 """
@@ -123,7 +124,8 @@ async def test_a_forked_copy_that_comes_back_from_its_tool_ends_there(stage: Sta
     (turn,) = await stage.store.committed_turns(run["_id"], up_to=1)
     assert "from the copy" not in str(turn)
     copy = int((stage.folder / "copy").read_text(encoding="ascii"))
-    await until("the copy has ended", lambda: _has_ended(copy))
+    # An idle thread of ours would end after 30 s, and the copy with it.
+    await until("the copy has ended", lambda: _has_ended(copy), within_s=10)
     assert worker.returncode is None
     assert (await stage.ended((await stage.accept("Relay")).run_id))["state"] == "succeeded"
     assert len(await stage.usage_rows(run["_id"])) == 2
