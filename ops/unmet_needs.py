@@ -1,4 +1,4 @@
-"""Unmet needs: secrets, hosts and workflows that a package names and this machine does not have. Never the secrets."""
+"""Unmet needs: variables, secrets, hosts, workflows that a package names and this machine lacks. Never their values."""
 
 from collections.abc import Collection, Iterator
 from dataclasses import replace
@@ -12,6 +12,7 @@ from workflows.package.awaited import unknown_awaited
 from workflows.package.findings import Finding
 from workflows.package.loader import Inspection
 from workflows.package.models import Package
+from workflows.package.requirements import missing_environment_finding
 from workflows.package.sources import ExternalSource
 from workflows.package.trigger_specs.webhook import WebhookSpec
 
@@ -27,6 +28,9 @@ def with_unmet_needs(
     if package is None:
         return inspection
     unmet = [*_missing_secrets(package, settings), *hosts_not_allowed(package, settings)]
+    required = missing_environment_finding(package, settings.environ)
+    if required is not None:
+        unmet.append(required)
     if workflows is not None:
         unmet += unknown_awaited(package, workflows)
     return replace(inspection, findings=(*inspection.findings, *unmet)) if unmet else inspection

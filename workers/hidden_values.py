@@ -1,7 +1,7 @@
 """Hidden values: what of a worker's environment no context, prompt, log or record may show.
 
-In production the values of all environment variables that any loaded package declares, and of those that look
-like a secret; everywhere the secrets that a models file or a package refers to, and the passwords of the stores.
+In production the values of all environment variables that any loaded package declares or requires, and of those that
+look like a secret; everywhere the secrets that a models file or a package refers to, and the passwords of the stores.
 """
 
 import re
@@ -79,7 +79,8 @@ def values_of_models(models: Mapping[str, ModelSpec], settings: Settings) -> set
 
 
 def _declared(package: Package) -> Iterable[str]:
-    return (each.source.env_var for each in package.variables.values() if isinstance(each.source, EnvSource))
+    yield from package.orchestrator.required_environment
+    yield from (each.source.env_var for each in package.variables.values() if isinstance(each.source, EnvSource))
 
 
 def _secrets(package: Package) -> Iterable[str]:

@@ -24,7 +24,7 @@ from workers.steps.release import Ending, hand_back_when_store_is_back, log_writ
 from workers.steps.resuming import load_package, load_run_context, resume_transcript
 from workers.steps.retry_policy import Finish, Requeue, decide
 from workers.steps.run_chat import key_facts_of, new_chat, questions_in
-from workers.steps.turn_record import as_storable_turn, owed_at_success, stored
+from workers.steps.turn_record import as_storable_turn, owed_at_success, record_of_writes, stored, unfinished_turn
 from workers.store.run import Claim, LeaseLostError, RunState, labels
 from workers.store.storable import NotStorableError, as_storable
 from workflows.chat import guards
@@ -171,8 +171,8 @@ async def ending_of(chat: Conversation | None, outcome: Outcome, claim: Claim, w
     if refused is None:
         writes, refused = owed_by(chat, decision, before, claim)  # its last steps may have changed what is owed
     if refused is not None:
-        return Ending(Finish(RunState.FAILED), refused, (), record_of(chat))
-    return Ending(decision, outcome, writes, {**record_of(chat), **questions_in(chat, outcome, claim)})
+        return Ending(Finish(RunState.FAILED), refused, (), record_of(chat, claim))
+    return Ending(decision, outcome, writes, {**record_of(chat, claim), **questions_in(chat, outcome, claim)})
 
 
 def decision_on(
@@ -199,16 +199,18 @@ def owed_by(
         return (), failed(error)
 
 
-def record_of(chat: Conversation) -> Mapping[str, Any]:
-    """What the last steps left: the context, and what failed outside of the turns that were kept. A run that rests in
-    the middle of a turn goes on from the context before that turn, so that stays."""
+def record_of(chat: Conversation, claim: Claim) -> Mapping[str, Any]:
+    """What the last steps left: the context, what failed outside of the turns that were kept, how many calls failed in
+    all, and what is known of a turn that was not finished. A run that rests in the middle of a turn goes on from the
+    context before that turn, so that stays."""
     try:
         context = {"context": as_storable(chat.kept())} if not (chat.resting and chat.turns) else {}
     except NotStorableError as error:
         log.warning("last_context_not_stored", extra={"run_id": chat.fixed["run_id"], "reason": str(error)})
         context = {}
     errors = [chat.redactor.data(incident.as_document()) for incident in chat.incidents]
-    return {**context, "errors": as_storable({"errors": errors})["errors"]}
+    left = {"failed_tools": chat.failed_tools, "unfinished": unfinished_turn(chat, claim)}
+    return {**context, **left, "errors": as_storable({"errors": errors})["errors"]}
 
 
 async def take_turns(chat: Conversation, claim: Claim, worker: WorkerProcess) -> Outcome:
@@ -220,6 +222,7 @@ async def take_turns(chat: Conversation, claim: Claim, worker: WorkerProcess) ->
         if chat.speaking is not None and chat.speaking.journal.durable:
             document |= as_storable_turn(chat.speaking.open_turn())  # until the run counts this turn
         writes = writes_of_turn(chat.package, turn.context_changes, checkpoint.context, facts, first=number == 1)
+        document |= record_of_writes(writes)
         passed("turn taken")
         await worker.ownership.commit_turn(claim, number=number, turn=document, checkpoint=state, writes=writes)
         passed("turn committed")

@@ -16,17 +16,21 @@ from pymongo.asynchronous.database import AsyncDatabase
 from pymongo.errors import PyMongoError
 
 from accounting.budgets.accounts import Accounts
-from accounting.budgets.budget import Budget
+from accounting.budgets.asking import PlannedCall
+from accounting.budgets.budget import Budget, Unit
 from accounting.budgets.definitions import Definitions
+from accounting.budgets.estimate_store import EstimateStore
 from accounting.budgets.estimating import Estimates
 from accounting.budgets.holder import Holder
 from accounting.budgets.places import Applying, Place
 from accounting.budgets.rejections import Rejections
+from accounting.budgets.shared_estimates import SharedEstimates
 from accounting.budgets.store import Budgets
 from accounting.budgets.telling import Alerts, spent_in_words
 from accounting.budgets.window_commands import Answer
 from accounting.budgets.window_store import WindowStore
 from accounting.prices import PriceTable
+from accounting.usage import ModelCall
 
 log = logging.getLogger(__name__)
 
@@ -61,6 +65,8 @@ class Keeper:
         self.windows = WindowStore(database)
         self.definitions = Definitions(Budgets(database))
         self.estimates = Estimates(prices)
+        self._estimate_store = EstimateStore(database)
+        self.shared_estimates = SharedEstimates(self._estimate_store, self.estimates)
         self.rejections = Rejections(self.windows)
         self.accounts = Accounts(self.windows, holder, self._answered, clock)
         self._alerts = Alerts(self.windows)
@@ -68,6 +74,22 @@ class Keeper:
 
     async def ensure_indexes(self) -> None:
         await self.windows.ensure_indexes()
+        await self._estimate_store.ensure_indexes()
+
+    async def open(self) -> None:
+        """Before the first run: then this process knows what others have learnt."""
+        await self.ensure_indexes()
+        await self.shared_estimates.open()
+
+    def estimate(self, planned: PlannedCall, unit: Unit, *, workflow: str) -> int | None:
+        """In USD None, where no price is known. Never waits: what others know of such calls is looked up meanwhile."""
+        amount = self.estimates.of(planned, unit, workflow=workflow)
+        self.shared_estimates.look_up_unknown()
+        return amount
+
+    def learn(self, planned: PlannedCall, call: ModelCall, *, workflow: str) -> None:
+        self.estimates.learn(planned, call, workflow=workflow)
+        self.shared_estimates.save_soon()
 
     async def close(self) -> None:
         """Takes this process out of all windows. What it does not manage in time is found in the ledger."""
@@ -76,6 +98,7 @@ class Keeper:
                 await self.accounts.close()
                 await self._alerts.close()
                 await self.rejections.close()
+                await self.shared_estimates.close()
         except TimeoutError:
             log.warning("budgets_left_open")
 

@@ -6,7 +6,8 @@ ledger. A step of the scheduler's reconciler, for any number of them.
    process that only slept may still write rows, and then added to what stays.
 2. What was spent in a window before its budget was set is looked up once, though nobody reserves in it, and not by all
    who look at it; and again while the window is young, as calls that began before may still go on.
-3. Windows that ended long ago are deleted. What they have rejected is kept apart.
+3. Windows that ended long ago are deleted. What they have rejected is kept apart. So are estimates of calls that are
+   made no more.
 """
 
 import logging
@@ -19,6 +20,7 @@ from typing import Any
 from pymongo import ASCENDING
 from pymongo.asynchronous.database import AsyncDatabase
 
+from accounting.budgets.estimate_store import EstimateStore
 from accounting.budgets.places import applied
 from accounting.budgets.store import Budgets
 from accounting.budgets.window_commands import STILL_HELD, Document
@@ -33,6 +35,7 @@ AGAIN_AFTER_S = 15
 MOST = 100
 DELETED_AFTER = timedelta(days=7)
 MOST_DELETED = 500
+ESTIMATES_DELETED_EVERY_S = 3600
 
 
 def _before(seconds: float) -> Document:
@@ -49,16 +52,20 @@ class BudgetMending:
         self._is_prepared = False
         self._opened: set[str] = set()
         self._all_open_at = float("-inf")
+        self._estimates = EstimateStore(database)
+        self._estimates_deleted_at = float("-inf")
 
     async def run_pass(self, _: Counter[str]) -> None:
         """What it does is in the log; runs are counted by other steps."""
         if not self._is_prepared:
             await self._store.ensure_indexes()
+            await self._estimates.ensure_indexes()
             self._is_prepared = True
         await self._sum_up_the_lost()
         await self._open_windows()
         await self._look_up_bases()
         await self._delete_old()
+        await self._delete_old_estimates()
 
     async def _sum_up_the_lost(self) -> None:
         is_lost = {"$lt": ["$$each.v.until", _before(LOST_AFTER_S)]}
@@ -142,3 +149,8 @@ class BudgetMending:
         found = self._windows.find(ended, {"_id": 1}, hint="by_end").sort("end", ASCENDING).limit(MOST_DELETED)
         if old := [window["_id"] async for window in found]:
             await self._windows.delete_many({"_id": {"$in": old}})
+
+    async def _delete_old_estimates(self) -> None:
+        if time.monotonic() - self._estimates_deleted_at >= ESTIMATES_DELETED_EVERY_S:
+            await self._estimates.delete_old()
+            self._estimates_deleted_at = time.monotonic()

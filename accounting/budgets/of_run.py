@@ -17,7 +17,6 @@ from accounting.budgets.asking import (
     BudgetHoldError,
     PlannedCall,
     Settle,
-    nothing_to_settle,
 )
 from accounting.budgets.budget import Unit, amount_in_words
 from accounting.budgets.keeper import HELD_BY, Keeper
@@ -74,9 +73,9 @@ class RunBudgets:
             if not self._keeper.fails_open:
                 raise
             self._keeper.say_not_asked(error)
-            return nothing_to_settle
+            return self._only_learn(planned)
         if not all_applying:
-            return nothing_to_settle
+            return self._only_learn(planned)
         reservation = Reservation(planned)
         try:
             async with asyncio.timeout(ROOM_WITHIN_S):
@@ -118,7 +117,7 @@ class RunBudgets:
             self._hold(place, reservation)
             return
         try:
-            taken = await self._keeper.accounts.reserve(each, lambda: self._keeper.estimates.of(planned, unit) or 1)
+            taken = await self._keeper.accounts.reserve(each, lambda: self._estimate(planned, unit) or 1)
         except SpentError as error:
             raise self._refusal(each, place, spent=error.spent) from None
         except (PyMongoError, ClosedAccountError) as error:
@@ -157,7 +156,7 @@ class RunBudgets:
 
     def _is_priced(self, each: Applying, planned: PlannedCall) -> bool:
         """A call without a price counts nothing in USD, where it may be made."""
-        if self._keeper.estimates.of(planned, each.budget.unit) is not None:
+        if self._estimate(planned, each.budget.unit) is not None:
             return True
         model = f"{planned.provider}/{planned.model}"
         if each.enforced and not self._keeper.fails_open:
@@ -168,10 +167,21 @@ class RunBudgets:
         self._keeper.say_without_price(each.budget, model)
         return False
 
+    def _estimate(self, planned: PlannedCall, unit: Unit) -> int | None:
+        return self._keeper.estimate(planned, unit, workflow=self._workflow)
+
+    def _only_learn(self, planned: PlannedCall) -> Settle:
+        """Of a call that no budget is asked for: the first budget that is set knows what such calls take."""
+
+        async def learn(call: ModelCall) -> None:
+            self._keeper.learn(planned, call, workflow=self._workflow)
+
+        return learn
+
     async def _settle(self, call: ModelCall) -> None:
         reservation = self._open.pop(call.number, None)
         if reservation is None:
             return
-        self._keeper.estimates.learn(reservation.planned, call)
+        self._keeper.learn(reservation.planned, call, workflow=self._workflow)
         for account, amount in reservation.taken:
             account.settle(amount, self._keeper.estimates.spent(call, account.place.budget.unit))

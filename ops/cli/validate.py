@@ -9,7 +9,7 @@ import click
 from ops.cli.command import command
 from ops.cli.output import json_option, print_json
 from ops.cli.progress import progress
-from ops.cli.verdicts import as_data, print_totals, print_verdict
+from ops.cli.verdicts import as_data, print_strict, print_totals, print_verdict
 from ops.unmet_needs import with_unmet_needs
 from workers.settings import Settings, load_settings
 from workflows.package.catalog import folders_in, name_taken, package_directories
@@ -21,6 +21,7 @@ from workflows.package.loader import Inspection, inspect_package
     examples=[
         "unattended validate",
         "unattended validate workflows/Refunds --production",
+        "unattended validate --strict",
         "unattended validate --json",
     ],
     related=["run", "packages list", "packages schema"],
@@ -28,21 +29,28 @@ from workflows.package.loader import Inspection, inspect_package
 @click.argument("paths", nargs=-1, metavar="[PATH]...", type=click.Path(path_type=Path))
 @json_option
 @click.option("--production", is_flag=True, help="As ENVIRONMENT=production: environment variables are absent.")
-def validate(paths: tuple[Path, ...], as_json: bool, production: bool) -> None:
+@click.option("--strict", is_flag=True, help="Warnings count as errors: exit code 1.")
+def validate(paths: tuple[Path, ...], as_json: bool, production: bool, strict: bool) -> None:
     """Checks packages: ready, with findings, or refused, and why.
 
     A PATH is a package or a directory of packages; without one, the configured directories are checked.
-    Package code is parsed, never run. Exit code 1 when a package is refused.
+    Package code is parsed, never run. Exit code 1 when a package is refused, with --strict also when one has a warning.
     """
     settings = load_settings()
     found = _inspected(paths, settings, production=production or settings.production)
+    inspections = [inspection for _, inspection in found]
+    warnings = sum(each.level == "warning" for inspection in inspections for each in inspection.findings)
     if as_json:
-        print_json({"packages": [as_data(inspection, path) for path, inspection in found]})
+        counted = {"strict": True, "warnings": warnings} if strict else {}
+        print_json({"packages": [as_data(inspection, path) for path, inspection in found], **counted})
     else:
         for path, inspection in found:
             print_verdict(inspection, path)
-        print_totals([inspection for _, inspection in found])
-    raise SystemExit(1 if any(inspection.verdict == "refused" for _, inspection in found) else 0)
+        print_totals(inspections)
+        if strict:
+            print_strict(warnings)
+    refused = any(each.verdict == "refused" for each in inspections)
+    raise SystemExit(1 if refused or (strict and warnings) else 0)
 
 
 def _inspected(paths: Sequence[Path], settings: Settings, *, production: bool) -> list[tuple[Path, Inspection]]:

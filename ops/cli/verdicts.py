@@ -62,3 +62,8 @@ def print_totals(inspections: "Sequence[Inspection]") -> None:
     noun = "package" if len(inspections) == 1 else "packages"
     words = (f"{number['ready']} ready", f"{number['findings']} with findings", f"{number['refused']} refused")
     click.echo(f"{len(inspections)} {noun}: {', '.join(words)}")
+
+
+def print_strict(warnings: int) -> None:
+    counted = {0: "no warning", 1: "1 warning, which counts as an error"}
+    click.echo(f"--strict: {counted.get(warnings, f'{warnings} warnings, which count as errors')}")

@@ -22,6 +22,7 @@ from workflows.package.catalog import LIBRARY, Catalog, package_directories
 from workflows.package.findings import Finding
 from workflows.package.loader import Inspection
 from workflows.package.models import Package
+from workflows.package.requirements import missing_environment_finding
 from workflows.provider_libraries import extra, missing_library
 
 
@@ -56,6 +57,10 @@ def _not_started(inspection: Inspection) -> Check:
 
 
 def _usable(package: Package, settings: Settings, workflows: Collection[str]) -> Check:
+    problem = missing_environment_finding(package, settings.environ)
+    if problem is not None:
+        advice = "set it in the environment that the workers are started with"
+        return Check(f"package {package.name}", "problem", str(problem).removeprefix("warning: "), advice)
     warnings = [each for each in package.findings if each.level == "warning"]
     warnings += [*hosts_not_allowed(package, settings), *unknown_awaited(package, workflows)]
     if warnings:

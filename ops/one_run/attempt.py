@@ -15,6 +15,7 @@ from workflows.chat.meter import RunMeter
 from workflows.context.context_variables import ContextVariables
 from workflows.context.loading import load_context, suppressed_names
 from workflows.context.redaction import take_out
+from workflows.package.requirements import missing_environment_error
 
 BUILD_TIMEOUT_S = 60.0
 
@@ -22,6 +23,9 @@ BUILD_TIMEOUT_S = 60.0
 async def built_package(plan: Plan) -> BuiltPackage:
     """Imports the package's Python: code that may do anything, and take for ever."""
     around = plan.around
+    error = missing_environment_error(plan.package, around.settings.environ)
+    if error is not None:
+        raise PackageDefect(error)
     build = (build_package, plan.package, around.models, around.threads)
     try:
         built: BuiltPackage = await invoke(*build, keywords={}, threads=around.threads, timeout_s=BUILD_TIMEOUT_S)

@@ -20,6 +20,7 @@ from triggers.api.field_types import Name
 from triggers.api.openapi import answers
 from triggers.api.paging import Page, page_answer
 from triggers.api.problems import invalid_fields
+from triggers.api.routes import StrictRoute
 from triggers.gateway.problems import ProblemError, problem_response
 from triggers.role import TriggerGround
 
@@ -48,7 +49,7 @@ Operator = Annotated[Caller, Depends(_operator)]
 
 
 def budget_routes(ground: TriggerGround) -> APIRouter:
-    router = APIRouter(tags=["Budgets"])
+    router = APIRouter(tags=["Budgets"], route_class=StrictRoute)
     _add_reading(router, ground)
     _add_changing(router, ground)
     return router

@@ -26,6 +26,10 @@ _PROBLEM = {
             "additionalProperties": {"type": "string"},
             "description": "A sentence for each field at fault.",
         },
+        "done": {
+            "type": "object",
+            "description": "Of a replay that was not made: the tool calls and write-backs that it would make again.",
+        },
     },
     "examples": [
         {
@@ -67,7 +71,8 @@ _RATE = {
 _DESCRIPTION = (
     "Starts AG2 workflows with nobody in the chat, and tells what became of them. Times are ISO 8601 in UTC; what is "
     "not a success is `application/problem+json`. Listings are pages: `next`, or the `Link` header, leads to the "
-    "following one. Each answer says with `RateLimit-*` how many calls the key has left."
+    "following one. Each answer says with `RateLimit-*` how many calls the key has left. A query parameter that an "
+    "operation does not have is answered 422."
 )
 
 

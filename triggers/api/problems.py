@@ -13,6 +13,7 @@ from starlette.exceptions import HTTPException
 from starlette.routing import compile_path
 
 from triggers.gateway.problems import HANDLERS, ProblemError, on_http_exception, problem_response
+from workers.control.effects import WouldRepeatError
 from workers.control.errors import RefusedError, RunNotFoundError
 from workers.store.storable import NotStorableError
 
@@ -81,6 +82,12 @@ async def _on_refused(_request: Request, error: Exception) -> Response:
     return problem_response(ProblemError(409, str(error)))
 
 
+async def _on_would_repeat(_request: Request, error: Exception) -> Response:
+    assert isinstance(error, WouldRepeatError)  # noqa: S101 -- FastAPI types every handler as one of Exception
+    detail = f'{error}. {error.effects.about_keys()} If that is wanted, send "repeat_done": true'
+    return problem_response(ProblemError(409, detail, members={"done": error.effects.as_json()}))
+
+
 async def _on_not_storable(_request: Request, error: Exception) -> Response:
     """Its text begins with the place: `input.rows[3] is …`."""
     place, _, said = str(error).partition(" ")
@@ -114,5 +121,6 @@ _HANDLERS: Mapping[Any, Any] = {
     RequestValidationError: _on_invalid,
     RunNotFoundError: _on_unknown_run,
     RefusedError: _on_refused,
+    WouldRepeatError: _on_would_repeat,
     NotStorableError: _on_not_storable,
 }

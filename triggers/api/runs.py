@@ -4,12 +4,13 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Path, Response
 
-from triggers.api.access import Reader, Writer
+from triggers.api.access import Approver, Reader, Writer
 from triggers.api.answers import json_answer
 from triggers.api.idempotency import IdempotencyKeys, IdempotencyText
 from triggers.api.openapi import answers
 from triggers.api.paging import Page
 from triggers.api.problems import invalid_fields
+from triggers.api.routes import StrictRoute
 from triggers.api.run_making import make_run
 from triggers.api.run_models import (
     AcceptedRun,
@@ -27,7 +28,7 @@ from triggers.role import TriggerGround
 from workers.control.answer import UnfitAnswerError, answer
 from workers.control.cancelling import cancel
 from workers.control.changed import seen
-from workers.control.replaying import replay
+from workers.control.replaying import ReplayOptions, replay
 
 RunId = Annotated[
     str, Path(description="As it was told when the run was accepted.", examples=["run_01KC0000000000000000000000"])
@@ -50,7 +51,7 @@ def _leading_on(name: str) -> dict[str, Any]:
 
 
 def run_routes(ground: TriggerGround) -> APIRouter:
-    router = APIRouter(tags=["Runs"])
+    router = APIRouter(tags=["Runs"], route_class=StrictRoute)
     _add_reading(router, ground)
     _add_making(router, ground)
     _add_changing(router, ground)
@@ -138,9 +139,11 @@ def _add_changing(router: APIRouter, ground: TriggerGround) -> None:
         responses={200: _leading_on("new_run_id"), **common},
     )
     async def replay_run(caller: Writer, run_id: RunId, order: ReplayOrder | None = None) -> Response:
-        """What it was asked to do, asked once more, as the run `new_run_id`. Repeating this starts nothing twice."""
-        again = order is not None and order.again
-        done = await replay(store, wake, run_id, by=caller.name, app_id=caller.scope, again=again)
+        """What it was asked to do, asked once more from its first turn, as the run `new_run_id`. Repeating this starts
+        nothing twice. A run whose tools or write-backs succeeded is refused unless `repeat_done` says that they may
+        happen again."""
+        options = ReplayOptions() if order is None else ReplayOptions(**order.model_dump())
+        done = await replay(store, wake, run_id, by=caller.name, app_id=caller.scope, options=options)
         return json_answer(done.as_json(), 200, {"location": f"/v1/runs/{done.new_run_id}"})
 
 
@@ -154,18 +157,23 @@ def _add_answering(router: APIRouter, ground: TriggerGround) -> None:
         operation_id="answer_run",
         responses=answers(403, 404, 409),
     )
-    async def answer_run(caller: Writer, run_id: RunId, given: RunAnswer) -> Response:
-        """What a person says to a run that waits for one (`needs_human`), which then goes on where it stands."""
+    async def answer_run(caller: Approver, run_id: RunId, given: RunAnswer) -> Response:
+        """What a person says to one question of a run that waits (`needs_human`). The run goes on where it stands
+        when each of its questions is answered. Needs a key that was made with `--may approve`."""
         said = given.model_dump(exclude={"by"})
         await seen(store, run_id, caller.scope)  # an unknown run is that first, whatever the answer looks like
         try:
-            done = await answer(store, wake, run_id, by=given.by or caller.name, app_id=caller.scope, **said)
+            done = await answer(store, wake, run_id, by=caller.name, name=given.by, app_id=caller.scope, **said)
         except UnfitAnswerError as error:
             raise invalid_fields(_field(str(error))) from None
-        return json_answer({"run_id": done.run_id, "answer": done.number, "repeated": done.repeated})
+        told = {"run_id": done.run_id, "answer": done.number, "repeated": done.repeated}
+        return json_answer({**told, "waiting": list(done.waiting)})
+
+
+_FIELDS = frozenset({"question", "message", "responses", "by"})
 
 
 def _field(said: str) -> dict[str, str]:
     """Its text begins with the field's name where one is at fault."""
     name, colon, sentence = said.partition(": ")
-    return {name: sentence} if colon and name in {"by", "message", "responses"} else {"body": said}
+    return {name: sentence} if colon and name in _FIELDS else {"body": said}

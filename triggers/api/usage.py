@@ -15,6 +15,7 @@ from triggers.api.access import Reader
 from triggers.api.field_types import Moment, Name, said
 from triggers.api.openapi import answers
 from triggers.api.paging import Page, Paging, Position, bad_cursor, cursor_of, link_to, page_answer
+from triggers.api.routes import StrictRoute
 from triggers.api.usage_listing import each_row, in_order
 from triggers.api.usage_models import Key, UsagePage
 from triggers.role import TriggerGround
@@ -64,7 +65,7 @@ By = Annotated[
 
 
 def usage_routes(ground: TriggerGround) -> APIRouter:
-    router = APIRouter(tags=["Usage"])
+    router = APIRouter(tags=["Usage"], route_class=StrictRoute)
 
     @router.get(
         "/usage",

@@ -13,6 +13,7 @@ from typing import Any
 from pymongo import ASCENDING
 
 from workers.control.changed import Changed
+from workers.control.effects import WouldRepeatError
 from workers.control.errors import RefusedError, RunNotFoundError
 from workers.store.matching import Matching
 from workers.store.run_document import Document
@@ -25,30 +26,49 @@ MAX_REASONS = 100
 _SHOWN = ("app_id", "workflow", "trigger.name", "state", "outcome.kind", "created_at")
 
 
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """A replay that was not made: what it would do again."""
+
+    run_id: str
+    done: tuple[str, ...]
+
+
+Result = Changed | Skipped | tuple[str, str]
+
+
 @dataclass(slots=True)
 class Tally:
-    """How far it is: `already` are those that nothing was left to do for, `reasons` the first of the refusals."""
+    """How far it is: `already` are those that nothing was left to do for, `reasons` the first of the refusals.
+    `skipped` are replays that would do again what has succeeded, `done` says of the first of them what that is."""
 
     changed: int = 0
     already: int = 0
     refused: int = 0
+    skipped: int = 0
     reasons: list[dict[str, str]] = field(default_factory=list)
+    done: list[dict[str, Any]] = field(default_factory=list)
 
     @property
     def seen(self) -> int:
-        return self.changed + self.already + self.refused
+        return self.changed + self.already + self.refused + self.skipped
 
-    def add(self, result: Changed | tuple[str, str]) -> None:
+    def add(self, result: Result) -> None:
         if isinstance(result, Changed):
             self.changed += result.changed
             self.already += not result.changed
-            return
-        self.refused += 1
-        if len(self.reasons) < MAX_REASONS:
-            self.reasons.append({"run_id": result[0], "reason": result[1]})
+        elif isinstance(result, Skipped):
+            self.skipped += 1
+            if len(self.done) < MAX_REASONS:
+                self.done.append({"run_id": result.run_id, "done": list(result.done)})
+        else:
+            self.refused += 1
+            if len(self.reasons) < MAX_REASONS:
+                self.reasons.append({"run_id": result[0], "reason": result[1]})
 
     def as_json(self) -> dict[str, Any]:
-        return {"changed": self.changed, "already": self.already, "refused": self.refused, "reasons": self.reasons}
+        names = ("changed", "already", "refused", "reasons", "skipped")
+        return {**{name: getattr(self, name) for name in names}, "skipped_runs": self.done}
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,8 +131,10 @@ async def to_each(
     return tally
 
 
-async def _tried(change: Callable[[str], Awaitable[Changed]], run_id: str) -> Changed | tuple[str, str]:
+async def _tried(change: Callable[[str], Awaitable[Changed]], run_id: str) -> Result:
     try:
         return await change(run_id)
+    except WouldRepeatError as error:
+        return Skipped(run_id, tuple(error.effects.sentences()))
     except (RefusedError, RunNotFoundError) as error:
         return run_id, str(error)

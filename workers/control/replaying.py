@@ -3,13 +3,19 @@
 Its dedupe key is made of the old run's id and a number. However often and by however many the same replay is asked
 for, the store keeps one: the second finds the first. A parked run is resolved after the insert; who was interrupted
 in between asks again, finds the replay, and resolves the run then.
+
+What the old run has done is done again, so a replay of a run whose tools or write-backs succeeded must be asked for
+with `repeat_done`. Unless the old run succeeded, its replay goes on with its idempotency keys: a service that knows a
+key does nothing twice.
 """
 
 import itertools
 import logging
+from dataclasses import dataclass
 from typing import Any
 
 from workers.control.changed import Changed, names, of_app
+from workers.control.effects import EFFECT_FIELDS, WouldRepeatError, effects_of, has_new_keys
 from workers.control.errors import RefusedError, RunNotFoundError
 from workers.store.run import RunRequest, RunState, TriggerEvent
 from workers.store.run_document import Document, literal
@@ -30,6 +36,7 @@ _ASKED = (
     "priority",
     "correlation_id",
     "parent_run_id",
+    "ui_responses",
     "state",
 )
 _NOT_YET = {
@@ -39,21 +46,33 @@ _NOT_YET = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class ReplayOptions:
+    """`again`: one more, though it was replayed before. `repeat_done`: also where what has succeeded happens again.
+    `new_keys`: its tools are given other idempotency keys than those of the old run."""
+
+    again: bool = False
+    repeat_done: bool = False
+    new_keys: bool = False
+
+
 async def replay(
-    store: RunStore, wake: Wake, run_id: str, *, by: str, app_id: str | None = None, again: bool = False
+    store: RunStore,
+    wake: Wake,
+    run_id: str,
+    *,
+    by: str,
+    app_id: str | None = None,
+    options: ReplayOptions = ReplayOptions(),
 ) -> Changed:
-    """`again`: one more, though it was replayed before."""
-    run = await store.runs.find_one(of_app(run_id, app_id), dict.fromkeys(_ASKED, 1))
-    if run is None:
-        raise RunNotFoundError(run_id)
+    """WouldRepeatError where the run has done what a replay does again, and that is not wanted."""
+    run, earlier = await _replayable(store, run_id, app_id)
     state = RunState(run["state"])
-    if state in _NOT_YET:
-        raise RefusedError(f"{run_id} {_NOT_YET[state]}")
-    earlier = await replays_of(store, run)
-    if earlier and not again:
+    if earlier and not options.again:
         new_run_id, created = earlier[-1]["_id"], False
     else:
-        new_run_id, created = await _inserted(store, run, after=len(earlier), again=again)
+        await _check_effects(store, run, options)
+        new_run_id, created = await _inserted(store, run, after=len(earlier), options=options)
     if created:
         log.info("run_replayed", extra={**names(run, by), "new_run_id": new_run_id})
         wake.send(new_run_id)
@@ -61,6 +80,38 @@ async def replay(
         state = await _resolved(store, run_id, new_run_id, by)
     said = f"replayed as {new_run_id}" if created else f"was replayed already, as {new_run_id}"
     return Changed(run_id, state, said, changed=created, new_run_id=new_run_id)
+
+
+async def check_replay(
+    store: RunStore,
+    run_id: str,
+    *,
+    app_id: str | None = None,
+    options: ReplayOptions = ReplayOptions(),
+) -> Changed:
+    """What `replay` would say, without a replay."""
+    run, earlier = await _replayable(store, run_id, app_id)
+    would_start = not earlier or options.again
+    if would_start:
+        await _check_effects(store, run, options)
+    return Changed(run_id, RunState(run["state"]), "would be replayed", changed=would_start)
+
+
+async def _replayable(store: RunStore, run_id: str, app_id: str | None) -> tuple[Document, list[Document]]:
+    run = await store.runs.find_one(of_app(run_id, app_id), dict.fromkeys((*_ASKED, *EFFECT_FIELDS), 1))
+    if run is None:
+        raise RunNotFoundError(run_id)
+    state = RunState(run["state"])
+    if state in _NOT_YET:
+        raise RefusedError(f"{run_id} {_NOT_YET[state]}")
+    return run, await replays_of(store, run)
+
+
+async def _check_effects(store: RunStore, run: Document, options: ReplayOptions) -> None:
+    if not options.repeat_done and (effects := await effects_of(store, run)):
+        if options.new_keys and not has_new_keys(run):
+            effects.keys, effects.why_new = "new", "as you ask"
+        raise WouldRepeatError(run["_id"], effects)
 
 
 async def replays_of(store: RunStore, run: Document) -> list[Document]:
@@ -72,11 +123,11 @@ async def replays_of(store: RunStore, run: Document) -> list[Document]:
     return sorted(found, key=lambda each: (each["created_at"], each["_id"]))
 
 
-async def _inserted(store: RunStore, run: Document, *, after: int, again: bool) -> tuple[str, bool]:
+async def _inserted(store: RunStore, run: Document, *, after: int, options: ReplayOptions) -> tuple[str, bool]:
     for number in itertools.count(after + 1):
-        accepted = await store.insert(_request(run, number=str(number)))
+        accepted = await store.insert(_request(run, number=str(number), new_keys=options.new_keys))
         # Somebody's event may be called like a replay: only what says so is one.
-        if accepted.created or (not again and await _is_replay(store, accepted.run_id, run["_id"])):
+        if accepted.created or (not options.again and await _is_replay(store, accepted.run_id, run["_id"])):
             return accepted.run_id, accepted.created
     raise AssertionError("numbers do not end")
 
@@ -85,7 +136,7 @@ async def _is_replay(store: RunStore, run_id: str, of: str) -> bool:
     return await store.runs.find_one({"_id": run_id, "replay_of": of}, {"_id": 1}) is not None
 
 
-def _request(run: Document, *, number: str) -> RunRequest:
+def _request(run: Document, *, number: str, new_keys: bool = False) -> RunRequest:
     trigger: dict[str, Any] = {**run["trigger"], "id": f"replay:{run['_id']}:{number}"}
     return RunRequest(
         app_id=run["app_id"],
@@ -97,6 +148,7 @@ def _request(run: Document, *, number: str) -> RunRequest:
         correlation_id=run.get("correlation_id"),
         parent_run_id=run.get("parent_run_id"),
         replay_of=run["_id"],
+        keys_of=None if new_keys or has_new_keys(run) else run.get("keys_of") or run["_id"],
         priority=run.get("priority", 5),
         ui_responses=run.get("ui_responses"),
     )

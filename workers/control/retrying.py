@@ -4,6 +4,7 @@ import asyncio
 import logging
 
 from workers.control.changed import PAUSE_S, TRIES, Changed, names, seen
+from workers.control.effects import find_effects
 from workers.control.errors import RefusedError
 from workers.store.ordering import awaited_order_of
 from workers.store.run import TERMINAL, HoldKind, RunState
@@ -26,7 +27,7 @@ async def retry_now(store: RunStore, wake: Wake, run_id: str, *, by: str, app_id
         run = await seen(store, run_id, app_id)
         state = RunState(run["state"])
         if state in _NOT_WAITING:
-            raise RefusedError(f"{run_id} {_NOT_WAITING[state]}")
+            raise RefusedError(f"{run_id} {_NOT_WAITING[state]}{await _what_it_repeats(store, run_id, state)}")
         if run["hold"] is not None:
             raise RefusedError(f"{run_id} is held by {limit_of(run)}")
         if await _due(store, run):
@@ -38,6 +39,14 @@ async def retry_now(store: RunStore, wake: Wake, run_id: str, *, by: str, app_id
             return Changed(run_id, state, "is due already, and waits for a worker", changed=False)
         await asyncio.sleep(PAUSE_S)
     raise RefusedError(f"{run_id} changes faster than it can be made due; try again")
+
+
+async def _what_it_repeats(store: RunStore, run_id: str, state: RunState) -> str:
+    """Beside the advice to replay it: what it has done, and would do again."""
+    if state is not RunState.PARKED and state not in TERMINAL:
+        return ""
+    effects = await find_effects(store, run_id)
+    return f", and does again what it has done: {'; '.join(effects.sentences())}" if effects else ""
 
 
 def limit_of(run: Document) -> str:

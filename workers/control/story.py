@@ -3,11 +3,12 @@
 from typing import Any
 
 from accounting.totals.reading import run_totals
+from workers.control.effects import effects_of
 from workers.control.errors import RunNotFoundError
 from workers.control.replaying import replays_of
 from workers.store.ordering import awaited_order_of
-from workers.store.run import RunState
-from workers.store.run_document import as_json
+from workers.store.run import TERMINAL, RunState
+from workers.store.run_document import Document, as_json
 from workers.store.run_store import RunStore
 
 MOST_BYTES = 8 * 1024 * 1024  # of turns that are read for somebody to look at: they must not fill the memory
@@ -33,5 +34,16 @@ async def story_of(
         **waits_for,
         "turns": [{name: value for name, value in turn.items() if name not in _OURS} for turn in turns],
         "usage": usage.as_json(),
+        **await _done(store, run),
         "replays": [each["_id"] for each in await replays_of(store, run)],
     }
+
+
+async def _done(store: RunStore, run: Document) -> dict[str, Any]:
+    """What a replay of it would do again: of a run that takes one."""
+    if RunState(run["state"]) not in TERMINAL | {RunState.PARKED}:
+        return {}
+    effects = await effects_of(store, run)
+    if not effects:
+        return {}
+    return {"done": {**effects.as_json(), "sentences": [*effects.sentences()], "about_keys": effects.about_keys()}}

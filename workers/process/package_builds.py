@@ -14,6 +14,7 @@ import functools
 import logging
 from collections.abc import Callable, Mapping
 from contextvars import Context
+from types import MappingProxyType
 from typing import TypeVar
 
 from workers.process.event_loop import DaemonThreads
@@ -22,6 +23,7 @@ from workflows.chat.errors import PackageChanged, PackageDefect, PackageSlow
 from workflows.chat.incidents import words_of
 from workflows.package.catalog import Catalog
 from workflows.package.models import Package
+from workflows.package.requirements import missing_environment_error
 
 log = logging.getLogger(__name__)
 
@@ -43,12 +45,15 @@ class PackageBuilds:
         agents: AgentShop,
         *,
         on_packages: Callable[[Mapping[str, Package]], None] = lambda _: None,
+        environment: Mapping[str, str] = MappingProxyType({}),
         within_s: float = BUILD_WITHIN_S,
     ) -> None:
-        """`on_packages` is told what the catalog holds, anew when that changed, before any of it is built."""
+        """`on_packages` is told what the catalog holds, anew when that changed, before any of it is built.
+        `environment` is where the variables are looked for that a package requires."""
         self._catalog = catalog
         self._agents = agents
         self._on_packages = on_packages
+        self._environment = environment
         self._within_s = within_s
         self._known: Mapping[str, Package] = {}
         self._looking = DaemonThreads(1, "catalog")
@@ -66,12 +71,20 @@ class PackageBuilds:
             package = await loop.run_in_executor(self._looking, self._look, workflow, version)
             if package is None:
                 raise PackageDefect(await loop.run_in_executor(self._looking, self._why_none, workflow))
+            self._check_environment(package)
             try:
                 return await asyncio.shield(self._build(package))
             except PackageChanged:
                 self._catalog.look_again()
                 version = None
         raise PackageDefect(f"the files of {workflow} keep changing while they are read")
+
+    def _check_environment(self, package: Package) -> None:
+        """Before its files are imported: they may need the variable as well. It cannot change while this process
+        lives, so what is at hand has been checked."""
+        error = missing_environment_error(package, self._environment)
+        if error is not None:
+            raise PackageDefect(error)
 
     def versions(self) -> Mapping[str, str]:
         """What a run that is claimed now would be given, by workflow, as far as that is known without a look."""

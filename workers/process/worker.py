@@ -40,7 +40,7 @@ from workers.process.watchdog import Watchdog, end_process
 from workers.process.worker_metrics import WorkerMetrics
 from workers.settings import Settings
 from workers.store.documents import Documents
-from workers.store.ownership import Ownership
+from workers.store.ownership import Ownership, found_within_s
 from workers.store.run_store import RunStore, connect
 from workers.tracing.tracing import NO_TRACING, Tracing, open_tracing
 from workflows.chat.agents import AgentShop, BuiltPackage
@@ -101,7 +101,7 @@ class WorkerProcess:
         chat_models = Models(models.models, self.settings.resolve_secret)
         self._opened.callback(lambda: self.submit(chat_models.close()).result(timeout=5))
         agents = AgentShop(chat_models, self._tool_threads)
-        self._builds = PackageBuilds(catalog, agents, on_packages=self._learn)
+        self._builds = PackageBuilds(catalog, agents, on_packages=self._learn, environment=self.settings.environ)
         self._opened.callback(self._builds.close)
         self.heartbeat = Heartbeat(
             url=self.settings.mongodb_url or "",
@@ -140,7 +140,11 @@ class WorkerProcess:
             on_fenced=self.metrics.fenced,
         )
         self.lanes = Lanes(self.store, self.ownership, self.admission, self.stopping, alone=self.alone)
-        documents = Documents(database.client, own_database=self.settings.database)
+        documents = Documents(
+            database.client,
+            own_database=self.settings.database,
+            found_within_s=found_within_s(self.settings.lease_s),
+        )
         external = ExternalReader(
             allowed_hosts=self.settings.external_hosts, resolve_secret=self.settings.resolve_secret
         )
@@ -151,10 +155,11 @@ class WorkerProcess:
             include_schema=self.settings.include_schema,
             read_document=documents.read,
             read_external=external.read,
+            check_writable=documents.check_writable,
         )
         await self.store.ensure_indexes()
         await self.ledger.ensure_indexes()
-        await self.budgets.ensure_indexes()
+        await self.budgets.open()
         self.store_pulse = StorePulse(lambda: database.command("ping"))
         pulse = self._loop.create_task(self.store_pulse.beat(), name="store pulse")
         self._opened.callback(lambda: self._loop.call_soon_threadsafe(pulse.cancel))

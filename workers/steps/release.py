@@ -15,6 +15,7 @@ from workers.landmarks import passed
 from workers.process.worker import WorkerProcess
 from workers.steps.failures import failed
 from workers.steps.retry_policy import Finish, Requeue
+from workers.steps.turn_record import record_of_writes
 from workers.store.run import Claim, LeaseLostError, RunState, labels
 from workflows.context.documents import DocumentWrite, WriteRefusedError
 from workflows.outcome import Outcome, OutcomeKind
@@ -84,7 +85,7 @@ async def _finish(
     writes: Sequence[DocumentWrite] = (),
 ) -> RunState:
     usage = await worker.totals.do(claim.run_id)
-    end = {**record, "outcome": dict(outcome), "usage": usage.as_json()}
+    end = {**record, **record_of_writes(writes), "outcome": dict(outcome), "usage": usage.as_json()}
     passed("finishing")
     state = await worker.ownership.finish(claim, decision.state, end, writes=writes)
     passed("finished")

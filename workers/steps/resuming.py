@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from workers.process.worker import WorkerProcess
-from workers.steps.run_chat import answers_of, run_facts
+from workers.steps.run_chat import run_facts
 from workers.store.run import Claim, labels
 from workflows.chat.agents import BuiltPackage
 from workflows.chat.journal import OpenTurn
@@ -55,9 +55,8 @@ async def resume_transcript(chat: Conversation, claim: Claim, worker: WorkerProc
     chat.turns = [Turn.from_document(without_hidden(turn, worker.redactor)) for turn in turns]
     if claim.token == FIRST_TOKEN:
         return  # nobody had this run before: there is nothing to look for
-    if answers_of(claim.document):  # else it has never rested with a question
-        kept = await worker.store.open_turn(claim.run_id, number=number + 1)
-        chat.open_turn = None if kept is None else OpenTurn.from_document(kept)
+    kept = await worker.store.open_turn(claim.run_id, number=number + 1)
+    chat.open_turn = None if kept is None else OpenTurn.from_document(kept)
     earlier = await worker.ledger.earlier_calls(claim.run_id)
     counters = chat.counters
     counters.model_calls, counters.failed = earlier.count, dict(earlier.failed_by_agent)

@@ -1,8 +1,9 @@
 """The record of a turn: what is stored of it, and what a run whose turns are over owes to databases."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from workers.store.run import Claim
 from workers.store.storable import NotStorableError, as_storable
 from workflows.chat.checkpoint import Checkpoint
 from workflows.chat.errors import PackageDefect
@@ -21,7 +22,29 @@ def stored(turn: Turn, checkpoint: Checkpoint) -> tuple[dict[str, Any], dict[str
         context = as_storable(checkpoint.context)
     except NotStorableError as error:
         raise PackageDefect(str(error)) from None
-    return document, {"next_agent": checkpoint.next_agent, "context": context, "progress": checkpoint.progress()}
+    return document, {
+        "next_agent": checkpoint.next_agent,
+        "context": context,
+        "progress": checkpoint.progress(),
+        "failed_tools": checkpoint.counters.failed_tools,
+    }
+
+
+def record_of_writes(writes: Sequence[DocumentWrite]) -> dict[str, Any]:
+    """Which documents were written, kept with the step that they were written with: a replay would write them again."""
+    names = ("variable", "database", "collection", "key", "key_value")
+    return {"writes": [{name: getattr(write, name) for name in names} for write in writes]} if writes else {}
+
+
+def unfinished_turn(chat: Conversation, claim: Claim) -> dict[str, Any] | None:
+    """What is known of the tools of a turn that was not finished. `tokens`: of the leases under which its calls were
+    noted; of other owners of this turn nothing is known."""
+    turn = chat.speaking
+    if turn is None:
+        return None
+    noted = claim.document.get("unfinished") or {}
+    earlier = noted.get("tokens", []) if turn.journal.durable and noted.get("turn") == turn.number else []
+    return {**turn.calls_as_document(), "tokens": [*earlier, claim.token]}
 
 
 def as_storable_turn(turn: OpenTurn) -> dict[str, Any]:

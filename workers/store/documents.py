@@ -10,6 +10,7 @@ must be found within a part of a beat, and a run whose documents are not fails a
 
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from bson import ObjectId
@@ -26,7 +27,14 @@ from workers.landmarks import passed
 from workers.store.own_collections import refusal
 from workers.store.storable import NotStorableError, check_storable
 from workflows.context.bounds import TooLargeError, plain_json
-from workflows.context.documents import DocumentRead, DocumentWrite, ReadRefusedError, WriteRefusedError
+from workflows.context.documents import (
+    DocumentPlace,
+    DocumentRead,
+    DocumentWrite,
+    ReadRefusedError,
+    WriteRefusedError,
+    WriteTooSlowError,
+)
 from workflows.context.queries import TENANT_NAMES, id_condition, owned_by, server_code, tenant_scope
 from workflows.context.value_types import same
 
@@ -37,6 +45,7 @@ FOUND_WITHIN_S = 2.5
 # Longer than the server keeps locked what a dead worker was writing, and shorter than the driver tries again by itself.
 WRITTEN_WITHIN_S = 90.0
 WRITE_CONFLICT = 112
+MAX_SHOWN = 100
 
 # A year beyond Python's calendar is a fault of that value, not of the whole read.
 _LENIENT: CodecOptions[dict[str, Any]] = CodecOptions(
@@ -85,6 +94,46 @@ class Documents:
             if store_is_away(error):
                 raise
             raise ReadRefusedError(_said(error)) from None
+
+    async def check_writable(self, place: DocumentPlace) -> None:
+        """WriteRefusedError where a write could not change the document that is meant: one that says no owner, or, by
+        its `_id`, none of this app's. By another key a missing document is one that is yet to be inserted. What is not
+        found in the time that a write has is WriteTooSlowError here already."""
+        own_write = DocumentWrite(**asdict(place), values={})
+        self._check(own_write)
+        found_by = time.monotonic() + self._found_within_s
+        key = {place.key: _key_condition(place)}
+        if await self._exists(own_write, {"$and": [key, owned_by(place.app_id)]}, found_by=found_by):
+            return
+        which = f"{place.variable} {str(place.key_value)[:MAX_SHOWN]}"
+        where = f"{place.database}.{place.collection}"
+        if await self._exists(own_write, {"$and": [key, tenant_scope(place.app_id)]}, found_by=found_by):
+            raise WriteRefusedError(
+                f"{which} has no `app_id`, so it is read-only here: every app may read it. Write the `app_id` of the "
+                f"app whose it is into the document in {where}, or leave write_strategy out"
+            )
+        if place.key == "_id":
+            raise WriteRefusedError(
+                f"{which} cannot be written back: app {place.app_id} has no document with this _id in {where}. Let "
+                "the trigger send the _id of one that is there and has this `app_id`"
+            )
+
+    async def _exists(self, write: DocumentWrite, query: Mapping[str, Any], *, found_by: float) -> bool:
+        try:
+            collection = self._client[write.database][write.collection]
+            return await collection.find_one(query, {"_id": 1}, max_time_ms=_left_ms(found_by)) is not None
+        except ExecutionTimeout:
+            raise self._not_found_in_time(write) from None
+        except _UNSENDABLE as error:
+            raise write.refused(str(error)) from None
+        except OperationFailure as error:
+            if store_is_away(error):
+                raise
+            raise write.refused(_said(error)) from None
+
+    def _not_found_in_time(self, write: DocumentWrite) -> WriteTooSlowError:
+        why = f"to find its {write.key} took longer than {self._found_within_s:.2g} s"
+        return write.too_slow(f"{why}; the collection needs an index on it")
 
     async def write_with(
         self, step: Callable[[AsyncClientSession], Awaitable[None]], writes: Sequence[DocumentWrite]
@@ -140,7 +189,7 @@ class Documents:
                 dict.fromkeys(write.values, True),
                 sort=newest,
                 session=session,
-                max_time_ms=max(int((found_by - time.monotonic()) * 1000), 1),
+                max_time_ms=_left_ms(found_by),
             )
             if found is None:
                 await collection.update_one(_nowhere(write), _insertion(write), upsert=True, session=session)
@@ -151,8 +200,7 @@ class Documents:
             why = "a unique index of the collection holds one of its values already, for another document"
             raise KeyTakenError(str(write.refused(why))) from None
         except ExecutionTimeout:
-            why = f"to find its {write.key} took longer than {self._found_within_s:.2g} s"
-            raise write.too_slow(f"{why}; the collection needs an index on it") from None
+            raise self._not_found_in_time(write) from None
         except _UNSENDABLE as error:
             raise write.refused(str(error)) from None
         except OperationFailure as error:
@@ -161,10 +209,17 @@ class Documents:
             raise write.refused(_said(error)) from None
 
 
+def _left_ms(found_by: float) -> int:
+    return max(int((found_by - time.monotonic()) * 1000), 1)
+
+
 def _own_document(write: DocumentWrite) -> dict[str, Any]:
-    may_be_object_id = write.key == "_id" or write.key in TENANT_NAMES
-    value = id_condition(write.key_value) if may_be_object_id else write.key_value
-    return {"$and": [{write.key: value}, owned_by(write.app_id)]}
+    return {"$and": [{write.key: _key_condition(write)}, owned_by(write.app_id)]}
+
+
+def _key_condition(place: DocumentPlace | DocumentWrite) -> Any:
+    may_be_object_id = place.key == "_id" or place.key in TENANT_NAMES
+    return id_condition(place.key_value) if may_be_object_id else place.key_value
 
 
 def _nowhere(write: DocumentWrite) -> dict[str, Any]:

@@ -16,6 +16,7 @@ OWN_COLLECTIONS = frozenset(
         "triggers",
         "budgets",
         "budget_windows",
+        "budget_estimates",
         "outbox",
         "outbox_endpoints",
         "metric_labels",

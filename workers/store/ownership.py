@@ -49,6 +49,11 @@ LEAST_FOUND_WITHIN_S = 1.0  # a lease of a few seconds is no reason to take a bu
 LANE_ORDER = (("priority", DESCENDING), ("_id", ASCENDING))
 
 
+def found_within_s(lease_s: int) -> float:
+    """How long it may take to find the documents of one write."""
+    return max(lease_s / BEATS_PER_LEASE / 2, LEAST_FOUND_WITHIN_S)
+
+
 def lease_extension(lease_s: int) -> Document:
     return {"$add": ["$$NOW", lease_s * 1000]}
 
@@ -73,9 +78,8 @@ class Ownership:
         """`versions` are those of the packages as this process has them now: a run is pinned by its first claim."""
         self._store = store
         self._versions = versions
-        found_within_s = max(lease_s / BEATS_PER_LEASE / 2, LEAST_FOUND_WITHIN_S)
         self._documents = Documents(
-            store.database.client, own_database=store.database.name, found_within_s=found_within_s
+            store.database.client, own_database=store.database.name, found_within_s=found_within_s(lease_s)
         )
         self._turns = Grouped(self._write_turns)
         self._owner = owner

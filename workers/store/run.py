@@ -93,6 +93,7 @@ class RunRequest:
     correlation_id: str | None = None
     parent_run_id: str | None = None
     replay_of: str | None = None
+    keys_of: str | None = None  # the run whose idempotency keys its tools are given; None: its own
     priority: int = USUAL
     not_before: datetime | None = None  # durable at once, started later
     order_key: str | None = None  # of an app's runs with one key one at a time is worked on, in the order of acceptance

@@ -66,6 +66,7 @@ def run_document(request: RunRequest, *, now: datetime, republish_after: timedel
         **_ready_or_later(request, now, republish_after),
         **({"chain": list(request.chain)} if request.chain else {}),
         **({} if request.traceparent is None else {"traceparent": request.traceparent}),
+        **({} if request.keys_of is None else {"keys_of": request.keys_of}),
         **({} if request.ui_responses is None else {"ui_responses": dict(request.ui_responses)}),
         **({} if request.order_key is None else {"order": _place_in_order(request, request.order_key, run_id)}),
     }
@@ -121,6 +122,7 @@ def _not_yet() -> Document:
         "worker_losses": 0,
         "wakes": 0,
         "turn": 0,
+        "failed_tools": 0,
         "lease": {"owner": None, "token": 0, "until": None},
         "context": {},
         "answers": [],
@@ -138,7 +140,7 @@ def as_json(document: Mapping[str, Any]) -> dict[str, Any]:
         shown["debounce"] = {"until": debounce["until"], "events": len(debounce["events"])}
     if "question" in document:  # a listing may have left it out
         shown["questions"] = document.get("questions") or ([document["question"]] if document["question"] else [])
-    return {"run_id": document["_id"], **shown}
+    return {"run_id": document["_id"], "failed_tools": 0, **shown}  # which runs of older versions do not have
 
 
 # Parts of update pipelines. In one `$set` every expression sees the document as it was before.

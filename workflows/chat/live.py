@@ -9,8 +9,8 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import asdict, dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Literal
 
 from workflows.chat.checkpoint import Counters
 from workflows.chat.clock import WorkedTime
@@ -21,7 +21,7 @@ from workflows.chat.transcript import Turn
 from workflows.context.call_context import ContextChanges
 from workflows.context.context_variables import ContextVariables
 from workflows.context.redaction import Redactor, take_out
-from workflows.context.storable_values import plain_values
+from workflows.context.storable_values import plain_values, storable
 from workflows.outcome import Outcome
 from workflows.package.models import Package, Rule
 from workflows.spans import NO_SPANS, Spans
@@ -30,6 +30,9 @@ if TYPE_CHECKING:
     from workflows.chat.agents import BuiltPackage
     from workflows.chat.hooked_agent import HookedAgent
     from workflows.chat.meter import RunMeter
+
+MAX_CALLS = 200
+MAX_ARGUMENTS = 500
 
 OnToolCall = Callable[[str, float, bool], None]
 """Told of each tool call that was answered: the tool's name, the seconds it took, whether it failed."""
@@ -56,6 +59,7 @@ class Conversation:
     turns: list[Turn] = field(default_factory=list)
     next_agent: str | None = None
     fixed: Mapping[str, Any] = field(default_factory=dict)
+    keys_of: str | None = None  # the run whose idempotency keys this one goes on with
     redactor: Redactor = field(default_factory=Redactor)
     ended: Outcome | None = None
     ui_responses: Mapping[str, Any] = field(default_factory=dict)
@@ -69,6 +73,7 @@ class Conversation:
     keep_open_turn: KeepOpenTurn = _keep_nothing
     begun: Counter[str] = field(default_factory=Counter)  # steps outside of turns, by label
     incidents: list[Incident] = field(default_factory=list)  # outside of committed turns
+    failed_steps: int = 0  # outside of turns
     clock: WorkedTime = field(default_factory=lambda: WorkedTime(float("inf")))
     speaking: "LiveTurn | None" = None
     on_tool_call: OnToolCall = lambda _tool, _seconds, _failed: None
@@ -90,9 +95,25 @@ class Conversation:
         take_out(kept, self.suppressed, self.redactor, fixed=self.fixed)
         return kept.data
 
+    @property
+    def failed_tools(self) -> int:
+        """Also those of a turn that is not committed, and of steps outside of turns."""
+        speaking = 0 if self.speaking is None else self.speaking.failed_tools
+        return self.counters.failed_tools + speaking + self.failed_steps
+
     def note(self, incident: Incident) -> None:
+        self.failed_steps += 1
         if len(self.incidents) < MAX_KEPT:
             self.incidents.append(incident.kept(self.redactor.text))
+
+
+@dataclass(slots=True)
+class BegunToolCall:
+    """`begun`: what came of it is not known. `asked`: it waits for a person."""
+
+    tool: str
+    arguments: str = ""
+    state: Literal["begun", "done", "failed", "asked"] = "begun"
 
 
 @dataclass(slots=True)
@@ -111,9 +132,11 @@ class LiveTurn:
     parting: str = ""  # what it said beside its transfer
     stop: Exception | None = None
     incidents: list[Incident] = field(default_factory=list)
+    failed_tools: int = 0  # not as many as `incidents` may hold, but all
     # What was answered for people, by the tool that showed something and by the function that asked.
     ui_answers: list[tuple[str, Mapping[str, Any]]] = field(default_factory=list)
     hooked: "HookedAgent | None" = None  # how its hooks see the agent in this turn
+    tool_calls: list[BegunToolCall] = field(default_factory=list)  # those that may have changed something
     journal: Journal = field(default_factory=Journal)
     questions: list[Question] = field(default_factory=list)
     written: set[str] = field(default_factory=set)  # the variables that its tools wrote
@@ -126,10 +149,23 @@ class LiveTurn:
 
     @property
     def idempotency_key(self) -> str:
-        """The same when the turn is taken again after a crash, and of no other turn."""
-        return f"{self.chat.fixed.get('run_id', 'run')}:{self.number}"
+        """The same when the turn is taken again, after a crash or by a replay of a run that has not succeeded; and of
+        no other turn."""
+        return f"{self.chat.keys_of or self.chat.fixed.get('run_id', 'run')}:{self.number}"
+
+    def begin_call(self, tool: str, arguments: str) -> BegunToolCall:
+        """The note of a call, kept until the turn is committed. A turn of very many calls keeps the first ones."""
+        call = BegunToolCall(tool, storable(self.chat.redactor.text(arguments))[:MAX_ARGUMENTS])
+        if len(self.tool_calls) < MAX_CALLS:
+            self.tool_calls.append(call)
+        return call
+
+    def calls_as_document(self) -> dict[str, Any]:
+        """What is known of a turn that is not finished."""
+        return {"turn": self.number, "agent": self.agent, "calls": [asdict(call) for call in self.tool_calls]}
 
     def note(self, incident: Incident) -> None:
+        self.failed_tools += 1
         if len(self.incidents) < MAX_KEPT:
             self.incidents.append(incident.kept(self.chat.redactor.text))
 
@@ -145,6 +181,7 @@ class LiveTurn:
         self.apply(ContextChanges(copy.deepcopy(dict(step.changes)), step.removed, frozenset(step.written)))
         self.learn_answers(step.answers)
         self.incidents.extend(step.incidents)
+        self.failed_tools += len(step.incidents)
 
     def learn_answers(self, answers: Iterable[tuple[tuple[str, ...], Mapping[str, Any]]]) -> None:
         self.ui_answers.extend((name, response) for names, response in answers for name in names)

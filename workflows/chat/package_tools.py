@@ -18,14 +18,15 @@ from ag2.tools.tool import Tool as AG2Tool
 from typing_extensions import override
 
 from workflows.chat.errors import ChatError
+from workflows.chat.incidents import with_place
 from workflows.chat.invoking import RaisedError
 from workflows.chat.journal import CallStep
 from workflows.chat.live import LiveTurn, live_turn
 from workflows.chat.people import Call
 from workflows.chat.recorded_calls import record_call
-from workflows.chat.tool_calls import measured
-from workflows.chat.tool_functions import ToolFunction, ToolRefused, as_answer, runtime_of
-from workflows.chat.transcript import FAILED
+from workflows.chat.tool_calls import measured, note_recorded
+from workflows.chat.tool_functions import ToolFunction, ToolRefused, as_answer, end_run, runtime_of
+from workflows.chat.transcript import FAILED, NO_EFFECTS
 from workflows.context.call_context import CallContext
 
 MAX_SENTENCE = 500
@@ -73,15 +74,20 @@ class PackageTool(AG2Tool):
             except ChatError as stop:  # the next model call ends the chat; calls beside this one come to their end
                 live.stop = live.stop or stop
                 return ToolResult(str(stop), metadata={FAILED: True})
+        else:
+            note_recorded(live, self._tool, event.arguments, step)
+            if step.incidents and self._tool.on_error == "fail":  # it was recorded before its worker was lost
+                end_run(live, self._tool, step.incidents[0].words)
         # Said beside the text: what a tool returns may read like a failure, and be none.
-        return ToolResult(step.text, metadata={FAILED: True} if step.failed else {})
+        failed = {FAILED: True} if step.failed else {}
+        return ToolResult(step.text, metadata=failed if self._tool.has_effects else {**failed, NO_EFFECTS: True})
 
     async def _made(self, event: ToolCallEvent, live: LiveTurn, call: Call) -> CallStep:
         """The call, made and recorded: an error is one sentence, the traceback goes to the record."""
         redact, view = live.chat.redactor.text, CallContext(live.found)
         failure: BaseException | None = None
         try:
-            with measured(live, self.name, event.arguments) as span:
+            with measured(live, self._tool, event.arguments) as span:
                 result = await self._tool.call(call, runtime_of(live, view), live.chat.built.threads)
                 text = as_answer(live, result)
                 span.answered(text)
@@ -89,4 +95,6 @@ class PackageTool(AG2Tool):
             text, failure = redact(str(refused)), refused
         except RaisedError as raised:
             text, failure = redact(f"The tool {self.name} failed: {raised}")[:MAX_SENTENCE], raised.error
+            if self._tool.on_error == "fail":
+                end_run(live, self._tool, with_place(str(raised), raised.error))
         return await record_call(live, call, view, text=text, failure=failure)

@@ -1,4 +1,8 @@
-"""Tool calls as they are told: each once, with its time and whether it failed, whoever made it."""
+"""Tool calls as they are told: each once, with its time and whether it failed, whoever made it.
+
+Those that may have changed something are noted in their turn as well: if the turn is not finished, the note is all
+that is left of them.
+"""
 
 import time
 from collections.abc import Iterator
@@ -6,20 +10,23 @@ from contextlib import contextmanager
 
 from workflows.chat.errors import NeedsHuman
 from workflows.chat.invoking import RaisedError
-from workflows.chat.live import LiveTurn
-from workflows.chat.tool_functions import ToolRefused
+from workflows.chat.journal import CallStep
+from workflows.chat.live import BegunToolCall, LiveTurn
+from workflows.chat.tool_functions import ToolFunction, ToolRefused
 from workflows.spans import ToolSpan
 
 
 @contextmanager
-def measured(live: LiveTurn, tool: str, arguments: str = "{}") -> Iterator[ToolSpan]:
+def measured(live: LiveTurn, tool: ToolFunction, arguments: str = "{}") -> Iterator[ToolSpan]:
     """Around one call. One that its run cut off says nothing about the tool; to wait for a person is no failure."""
     began = time.monotonic()
+    noted = live.begin_call(tool.name, arguments) if tool.has_effects else BegunToolCall(tool.name)
 
     def answered(*, failed: bool) -> None:
-        live.chat.on_tool_call(tool, time.monotonic() - began, failed)
+        noted.state = "failed" if failed else "done"
+        live.chat.on_tool_call(tool.name, time.monotonic() - began, failed)
 
-    with live.chat.spans.tool_call(tool, arguments) as span:
+    with live.chat.spans.tool_call(tool.name, arguments) as span:
         try:
             yield span
         except (ToolRefused, RaisedError) as error:
@@ -28,5 +35,12 @@ def measured(live: LiveTurn, tool: str, arguments: str = "{}") -> Iterator[ToolS
             raise
         except NeedsHuman:
             answered(failed=False)
+            noted.state = "asked"
             raise
         answered(failed=False)
+
+
+def note_recorded(live: LiveTurn, tool: ToolFunction, arguments: str, step: CallStep) -> None:
+    """Of a call that another taking of this turn has made, and that is not made again."""
+    if tool.has_effects:
+        live.begin_call(tool.name, arguments).state = "failed" if step.failed else "done"

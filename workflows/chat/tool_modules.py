@@ -22,7 +22,7 @@ from typing import Any
 
 from workflows.chat.errors import PackageDefect
 from workflows.chat.forked_copies import end_forked_copy
-from workflows.chat.incidents import Incident, words_of
+from workflows.chat.incidents import Incident, with_place, words_of
 from workflows.chat.module_finder import PACKAGE_MODULES, ModuleFinder
 from workflows.chat.working_directory import WORKING_DIRECTORY
 from workflows.package.models import Package
@@ -65,7 +65,8 @@ class PackageModules:
         except BaseException as error:  # a KeyboardInterrupt that a file raises would end the loop of all runs
             self.forget()
             reason = words_of(error).replace(f"{self._top}.", "").replace(self._top, "the package")
-            raise PackageDefect(f"{file.name} failed when it was loaded: {type(error).__name__}: {reason}") from error
+            words = with_place(f"{file.name} failed when it was loaded: {type(error).__name__}: {reason}", error)
+            raise PackageDefect(words) from error
         finally:
             end_forked_copy(pid)
             WORKING_DIRECTORY.leave(visit)

@@ -23,6 +23,7 @@ from workflows.context.observing import ToolResult as SeenResult
 from workflows.context.storable_values import storable
 
 FAILED = "unattended.failed"  # among the metadata of a tool's result, which no model sees
+NO_EFFECTS = "unattended.no_effects"
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +82,8 @@ def recorded(events: Iterable[BaseEvent]) -> list[dict[str, Any]]:
 
 def _result(event: ToolResultEvent) -> dict[str, Any]:
     line: dict[str, Any] = {"id": event.parent_id, "name": event.name or "", "text": _result_text(event)}
+    if NO_EFFECTS in event.result.metadata:
+        line["effects"] = "none"
     return {**line, "failed": True} if isinstance(event, ToolErrorEvent) or FAILED in event.result.metadata else line
 
 

@@ -51,4 +51,19 @@ class DocumentWrite:
         return f"{self.variable} is not written to {self.database}.{self.collection}: {why}"
 
 
+@dataclass(frozen=True, slots=True)
+class DocumentPlace:
+    """Where a variable is to be written: the document of this app whose `key` field is `key_value`."""
+
+    variable: str
+    app_id: str
+    database: str
+    collection: str
+    key: str
+    key_value: str | int | float | bool
+
+
+CheckWritable = Callable[[DocumentPlace], Awaitable[None]]
+"""WriteRefusedError when a write there would be refused, or would make a second document beside the one meant."""
+
 ReadDocument = Callable[[DocumentRead], Awaitable[Mapping[str, Any] | None]]

@@ -13,12 +13,13 @@ from typing import Any
 from workflows.context.bounds import TooLargeError, check_context_size
 from workflows.context.computing import recompute
 from workflows.context.context_variables import ContextVariables
-from workflows.context.documents import ReadDocument
+from workflows.context.documents import CheckWritable, ReadDocument
 from workflows.context.external.reader import no_external_reads
 from workflows.context.facts import FIXED_NAMES, RunFacts
 from workflows.context.missing import ContextError, settle
 from workflows.context.plain_values import BASE_FLAGS, base_flags, plain_values, query_facts, read_inputs
 from workflows.context.reads import Readers, ReadExternal, read_values
+from workflows.context.write_checks import anywhere, check_writes
 from workflows.package.models import Package, Variable
 
 log = logging.getLogger(__name__)
@@ -35,6 +36,7 @@ class ContextSources:
     include_schema: bool
     read_document: ReadDocument = field(repr=False)
     read_external: ReadExternal = field(default=no_external_reads, repr=False)
+    check_writable: CheckWritable = field(default=anywhere, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +60,7 @@ async def load_context(
     readers = Readers(facts.app_id, supplied, sources.read_document, sources.read_external)
     read, missing_reads = await read_values(wanted, readers)
     settle([*missing_inputs, *missing_plain, *missing_reads], run_id=facts.run_id)
+    await check_writes(wanted, supplied, sources.check_writable)
     # Last: whose run this is comes from the run, whatever a payload or a package calls by the same name.
     context = purged({**flags, **inputs, **plain, **read, **base}, suppressed, run_id=facts.run_id)
     recompute(package, context, suppressed)

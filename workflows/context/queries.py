@@ -43,6 +43,11 @@ def fill_query(template: Mapping[str, Any], facts: Mapping[str, Any]) -> dict[st
     return filled
 
 
+def fill_value(template: Any, facts: Mapping[str, Any]) -> Any:
+    """One value of a query, as plain data. QueryError when this run cannot fill it."""
+    return _fill(template, facts)
+
+
 def _fill(value: Any, facts: Mapping[str, Any], *, within: str | None = None) -> Any:
     """`within` is the operator above that does not take data."""
     if isinstance(value, str):

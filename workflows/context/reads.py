@@ -112,7 +112,12 @@ async def _value(source: ReadSource, readers: Readers) -> Any:
         case ExternalSource():
             return await readers.external(source, app_id=readers.app_id, facts=readers.facts)
         case EntitySource(search_by=name):
-            query = fill_query({name: "{{value}}"}, {"value": _key(name, readers.facts)})
+            own_value = {name: "{{value}}"}
+            query = (
+                fill_query(own_value, {"value": _key(name, readers.facts)})
+                if source.query is None
+                else fill_query(source.query, readers.facts)
+            )
         case DatabaseSource():
             query = fill_query(source.query, readers.facts)
     read = DocumentRead(readers.app_id, source.database, source.collection, query, source.fields)

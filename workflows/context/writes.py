@@ -6,12 +6,12 @@ the run (its app, its user, a declared input), never by a value that a tool or a
 
 import copy
 import logging
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
-from workflows.context.documents import DocumentWrite, WriteRefusedError
+from workflows.context.documents import DocumentPlace, DocumentWrite, WriteRefusedError
 from workflows.context.plain_values import query_facts, read_inputs
-from workflows.context.queries import TENANT_NAMES
+from workflows.context.queries import TENANT_NAMES, QueryError, fill_value
 from workflows.context.redaction import HIDDEN
 from workflows.context.rendering import as_text
 from workflows.package.models import Package, Variable
@@ -75,14 +75,9 @@ def _target(variable: Variable) -> WriteTarget | None:
 
 
 def _write(variable: Variable, target: WriteTarget, value: Any, facts: Mapping[str, Any]) -> DocumentWrite:
-    place = f"{variable.name} is not written to {target.database}.{target.collection}"
+    place = _not_written(variable, target)
     items = _items(variable, target, value, place)
-    key_value = facts.get(target.search_by)
-    if not isinstance(key_value, str | int | float | bool) or target.search_by.startswith("$"):
-        raise WriteRefusedError(
-            f"{place}: {target.search_by}, which finds the document, must be a text, a number or true/false of this "
-            "run; declare it in `inputs` and let the trigger supply it"
-        )
+    key_value = _key_value(target, facts, place)
     own = {name: facts.get("app_id") for name in TENANT_NAMES} | {target.search_by: key_value}
     return DocumentWrite(
         variable=variable.name,
@@ -93,6 +88,33 @@ def _write(variable: Variable, target: WriteTarget, value: Any, facts: Mapping[s
         key_value=key_value,
         values=_not_hidden(variable.name, _copied(dict(_settable(items, own, place)), place)),
     )
+
+
+def write_places(variables: Iterable[Variable], facts: Mapping[str, Any]) -> Iterator[DocumentPlace]:
+    """Where these variables would be written, entities first, since they are called like their documents.
+    WriteRefusedError where nothing says which document it is."""
+    for variable in sorted(variables, key=lambda each: not isinstance(each.source, EntitySource)):
+        if (target := _target(variable)) is not None:
+            key_value = _key_value(target, facts, _not_written(variable, target))
+            place = (target.database, target.collection, target.search_by, key_value)
+            yield DocumentPlace(variable.name, str(facts["app_id"]), *place)
+
+
+def _not_written(variable: Variable, target: WriteTarget) -> str:
+    return f"{variable.name} is not written to {target.database}.{target.collection}"
+
+
+def _key_value(target: WriteTarget, facts: Mapping[str, Any], place: str) -> str | int | float | bool:
+    try:
+        value = facts.get(target.search_by) if target.value is None else fill_value(target.value, facts)
+    except QueryError as error:
+        raise WriteRefusedError(f"{place}: {error}; declare it in `inputs` and let the trigger supply it") from None
+    if not isinstance(value, str | int | float | bool) or target.search_by.startswith("$"):
+        raise WriteRefusedError(
+            f"{place}: {target.search_by}, which finds the document, must be a text, a number or true/false of this "
+            "run; declare it in `inputs` and let the trigger supply it"
+        )
+    return value
 
 
 def _not_hidden(variable: str, values: dict[str, Any]) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """What is wrong with a JMESPath expression, in one sentence: its syntax, or a call that no function answers."""
 
 import difflib
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -12,6 +13,9 @@ MAX_LENGTH = 2_000
 MAX_DEPTH = 100  # the parser takes more, and then no event could be looked at: each level costs calls inside calls
 _TOO_DEEP = "is nested too deeply"
 _MORE = "is not a JMESPath expression"
+_NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?(?![\w.])", re.ASCII)
+_MAX_BARE_NUMBERS = 20  # that are put into backticks; each parses the expression once more
+_MAX_SUGGESTION = 200  # characters
 
 
 def jmespath_problem(text: str) -> str | None:
@@ -20,12 +24,55 @@ def jmespath_problem(text: str) -> str | None:
     try:
         tree = jmespath.compile(text).parsed
     except (JMESPathError, ValueError) as error:
-        return f"{_MORE}: {_syntax(error)}"
+        return f"{_MORE}: {_bare_number(text, error) or _syntax(error)}"
     except RecursionError:
         return _TOO_DEEP
     if _is_deeper(tree, MAX_DEPTH):
         return _TOO_DEEP
     return next((problem for name, given in _calls(tree) if (problem := _call_problem(name, given))), None)
+
+
+def _bare_number(text: str, error: Exception) -> str | None:
+    """A literal needs backticks, which expressions of other languages do not have: shows it with them."""
+    number = _number_at_fault(text, error)
+    if number is None:
+        return None
+    advice = f"write numbers in backticks: `{number[0][:40]}`"
+    corrected = text
+    for _ in range(_MAX_BARE_NUMBERS):
+        corrected, behind = _with_backticks(corrected, number), number.end() + 2
+        fault = _fault(corrected)
+        if fault is None:
+            return f"write numbers in backticks: {corrected}" if len(corrected) <= _MAX_SUGGESTION else advice
+        if _position(fault, corrected) < behind:
+            return None  # a number has no place there, with backticks or without
+        number = _number_at_fault(corrected, fault)
+        if number is None:  # something else is wrong behind it
+            break
+    return advice
+
+
+def _with_backticks(text: str, number: "re.Match[str]") -> str:
+    return f"{text[: number.start()]}`{number[0]}`{text[number.end() :]}"
+
+
+def _fault(text: str) -> Exception | None:
+    try:
+        jmespath.compile(text)
+    except (JMESPathError, ValueError, RecursionError) as error:
+        return error
+    return None
+
+
+def _number_at_fault(text: str, error: Exception) -> "re.Match[str] | None":
+    is_number = getattr(error, "token_type", None) == "NUMBER"
+    return _NUMBER.match(text, _position(error, text)) if is_number else None
+
+
+def _position(error: Exception, text: str) -> int:
+    """Where the parser stopped; behind all of `text` where that is at its end."""
+    position = getattr(error, "lex_position", None)
+    return position if isinstance(position, int) else len(text)
 
 
 def _syntax(error: Exception) -> str:

@@ -31,19 +31,21 @@ class DatabaseSource:
 
 @dataclass(frozen=True, slots=True)
 class WriteTarget:
-    """The document of this tenant whose `search_by` is the run's own value of that name. Without `field` the
-    variable's mapping is written field by field."""
+    """The document of this tenant whose `search_by` is the run's own value of that name, or what `value` is filled to.
+    Without `field` the variable's mapping is written field by field."""
 
     database: str
     collection: str
     search_by: str
     strategy: WriteStrategy
     field: str | None = None
+    value: Any = None  # a template, such as {{runtime.order_id}}
 
 
 @dataclass(frozen=True, slots=True)
 class EntitySource:
-    """A document that is read at the start and written back; `write` is None when it is only read."""
+    """A document that is read at the start and written back; `write` is None when it is only read. `query` finds it
+    where that is not the run's own value of `search_by`."""
 
     kind: ClassVar[SourceKind] = "entity"
     database: str
@@ -51,6 +53,7 @@ class EntitySource:
     search_by: str
     fields: tuple[str, ...]
     write: WriteTarget | None = None
+    query: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)

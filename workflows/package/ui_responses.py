@@ -48,7 +48,7 @@ class ConditionalAnswer(TypedDict):
 
 def _check_way(value: object) -> object:
     if not isinstance(value, Mapping | list | tuple):
-        raise ValueError('write keys and values, or a list of {when: "expression", answer: {…}}')
+        raise ValueError(WAYS)
     return value
 
 

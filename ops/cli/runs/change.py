@@ -11,6 +11,7 @@ from ops.cli.completing import completed_by, runs
 from ops.cli.output import json_option
 from ops.cli.runs.asking import SAID_NO, filter_options, matching, refusals_in_one_line
 from ops.cli.runs.changing import Order, change_matching, change_named
+from workers.control.replaying import ReplayOptions
 from workers.store.matching import Matching
 
 Command = Callable[..., Any]
@@ -79,18 +80,27 @@ def discard(run_ids: tuple[str, ...], **given: Any) -> None:
         "unattended runs replay 8C0A2F",
         "unattended runs replay --workflow DailyDigest --state failed --since 2h --dry-run",
         "unattended runs replay --all --limit 100 --yes",
+        "unattended runs replay 8C0A2F --repeat-done --new-keys",
     ],
     related=["runs list", "runs retry-now"],
 )
 @_takes_runs(REPLAY)
 @click.option("--again", is_flag=True, help="One more, though it was replayed before.")
-def replay(run_ids: tuple[str, ...], again: bool, **given: Any) -> None:
+@click.option("--repeat-done", is_flag=True, help="Also runs whose tools or write-backs succeeded: they happen again.")
+@click.option("--new-keys", is_flag=True, help="Give tools new idempotency keys, not those of a run that failed.")
+def replay(run_ids: tuple[str, ...], again: bool, repeat_done: bool, new_keys: bool, **given: Any) -> None:
     """Starts runs anew, each as a new run with the same input.
 
     Repeating the command starts nothing twice. Name runs, or use filters; these mean parked and failed runs, unless
     --state says otherwise.
+
+    A replay begins with the first turn. Where tools or write-backs of a run have succeeded, a replay does them again:
+    they are listed, and you are asked (--yes, where nobody can be). With filters such runs are skipped and named,
+    unless --repeat-done is given.
     """
-    _carry_out(replace(REPLAY, again=again), run_ids, given)
+    repeat_done = repeat_done or (bool(run_ids) and given["yes"])
+    options = ReplayOptions(again=again, repeat_done=repeat_done, new_keys=new_keys)
+    _carry_out(replace(REPLAY, replay=options), run_ids, given)
 
 
 @command(

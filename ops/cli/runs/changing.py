@@ -1,9 +1,9 @@
 """Carrying out an order on runs: on each that was named, or, once people agree, on all that match."""
 
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import click
@@ -15,8 +15,10 @@ from ops.cli.runs.waking import waking
 from ops.cli.session import with_database
 from ops.cli.verdicts import printable
 from workers.control.changed import Changed
+from workers.control.effects import WouldRepeatError
 from workers.control.errors import RefusedError, RunNotFoundError
 from workers.control.many import Selection, Tally, to_each
+from workers.control.replaying import ReplayOptions, check_replay
 from workers.settings import Settings
 from workers.store.matching import Matching
 from workers.store.run import RunState
@@ -33,14 +35,17 @@ class Order:
     verb: str
     states: tuple[str, ...]
     wakes: bool = False
-    again: bool = False
+    replay: ReplayOptions = field(default_factory=ReplayOptions)
 
 
 def change_named(order: Order, run_ids: Sequence[str], given: dict[str, Any]) -> bool:
     """Whether none was refused."""
-    results = with_database(
-        lambda database, settings: _each_named(order, run_ids, database, settings), redis=order.wakes
-    )
+    results = _named(order, run_ids)
+    if not given["as_json"]:
+        wanted = [each["run_id"] for each in results if isinstance(each, dict) and "done" in each and _asked(each)]
+        if wanted:
+            agreed = _named(replace(order, replay=replace(order.replay, repeat_done=True)), wanted)
+            results = [agreed.pop(0) if _is_among(each, wanted) else each for each in results]
     if given["as_json"]:
         print_json([each.as_json() if isinstance(each, Changed) else each for each in results])
     for each in results:
@@ -51,17 +56,38 @@ def change_named(order: Order, run_ids: Sequence[str], given: dict[str, Any]) ->
     return all(isinstance(each, Changed) for each in results)
 
 
+def _named(order: Order, run_ids: Sequence[str]) -> list[Changed | dict[str, Any]]:
+    return with_database(lambda database, settings: _each_named(order, run_ids, database, settings), redis=order.wakes)
+
+
+def _is_among(result: Changed | dict[str, Any], run_ids: Sequence[str]) -> bool:
+    return isinstance(result, dict) and "done" in result and result["run_id"] in run_ids
+
+
+def _asked(refused: dict[str, Any]) -> bool:
+    """Whether somebody wants it all the same. Outside of an event loop, as below."""
+    if not sys.stdin.isatty():
+        return False
+    for line in (*refused["done"], refused["about_keys"]):
+        click.echo(printable(f"  {line}"), err=True)
+    return click.confirm(f"replay {refused['run_id']}, though a replay does this again?", err=True)
+
+
 async def _each_named(
     order: Order, run_ids: Sequence[str], database: Any, settings: Settings
-) -> list[Changed | dict[str, str]]:
+) -> list[Changed | dict[str, Any]]:
     from workers.control.naming import whole_run_id
 
-    results: list[Changed | dict[str, str]] = []
+    results: list[Changed | dict[str, Any]] = []
     store = RunStore(database, republish_after_s=settings.republish_after_s)
     async with _change(order, store, settings) as change:
         for text in run_ids:
             try:
                 results.append(await change(await whole_run_id(store, text)))
+            except WouldRepeatError as error:
+                done = {"done": [*error.effects.sentences()], "about_keys": error.effects.about_keys()}
+                refused = f"{error}. {done['about_keys']} To replay it all the same say --yes"
+                results.append({"run_id": error.run_id, "refused": refused, **done})
             except (RefusedError, RunNotFoundError) as error:
                 results.append({"run_id": text, "refused": advised(error)})
     return results
@@ -74,7 +100,8 @@ def change_matching(order: Order, wanted: Matching, given: dict[str, Any]) -> bo
     selection = Selection(wanted, given["limit"])
     number, first = with_database(lambda database, _: _found(selection, RunStore(database)))
     if given["dry_run"]:
-        _preview(order, selection, number, first, as_json=given["as_json"])
+        skipped = with_database(lambda database, _: _would_skip(order, selection, RunStore(database)))
+        _preview(order, selection, number, first, skipped, as_json=given["as_json"])
         return True
     if number and not given["yes"]:
         _ask(order, selection, number, first)
@@ -91,7 +118,15 @@ def change_matching(order: Order, wanted: Matching, given: dict[str, Any]) -> bo
         click.echo("\nunattended: interrupted; the same command goes on where it stopped", err=True)
         raise
     _report(order, tally, as_json=given["as_json"])
-    return tally.refused == 0
+    return tally.refused == tally.skipped == 0
+
+
+async def _would_skip(order: Order, selection: Selection, store: RunStore) -> Tally:
+    if order.verb != "replay":
+        return Tally()
+    return await to_each(
+        store, selection, lambda run_id: check_replay(store, run_id, options=order.replay), progress=lambda _: None
+    )
 
 
 async def _found(selection: Selection, store: RunStore) -> tuple[int, list[dict[str, Any]]]:
@@ -105,17 +140,28 @@ def _ask(order: Order, selection: Selection, number: int, first: Sequence[dict[s
         raise click.UsageError(f"nobody can be asked whether to {what}: say --yes, or look first with --dry-run")
     for line in _lines(first, number):
         click.echo(line, err=True)
+    if order.verb == "replay" and not order.replay.repeat_done:
+        click.echo("runs whose tools or write-backs succeeded are skipped; --repeat-done replays them too", err=True)
     if not click.confirm(f"{what}?", err=True):
         raise RefusedError("nothing was changed")
 
 
 def _preview(
-    order: Order, selection: Selection, number: int, first: Sequence[dict[str, Any]], *, as_json: bool
+    order: Order,
+    selection: Selection,
+    number: int,
+    first: Sequence[dict[str, Any]],
+    skipped: Tally,
+    *,
+    as_json: bool,
 ) -> None:
     if as_json:
-        print_json({"dry_run": True, "matched": number, "first": [run["_id"] for run in first]})
+        known = {"skipped": skipped.skipped, "skipped_runs": skipped.done} if order.verb == "replay" else {}
+        print_json({"dry_run": True, "matched": number, "first": [run["_id"] for run in first], **known})
         return
     for line in _lines(first, number):
+        click.echo(line)
+    for line in _skipped_lines(skipped, "would be skipped"):
         click.echo(line)
     click.echo(f"would {order.verb} {_runs(number)}: {selection.matching.as_words()}; nothing was changed")
 
@@ -136,11 +182,24 @@ def _report(order: Order, tally: Tally, *, as_json: bool) -> None:
         print_json(tally.as_json())
         return
     already = f", {tally.already} already were" if tally.already else ""
-    click.echo(f"{order.verb}: {tally.changed} done{already}, {tally.refused} refused")
+    skipped = f", {tally.skipped} skipped" if tally.skipped else ""
+    click.echo(f"{order.verb}: {tally.changed} done{already}{skipped}, {tally.refused} refused")
+    for line in _skipped_lines(tally, "skipped"):
+        click.echo(line, err=True)
     for each in tally.reasons:
         click.echo(f"unattended: {each['reason']}", err=True)
     if tally.refused > len(tally.reasons):
         click.echo(f"unattended: … and {tally.refused - len(tally.reasons)} more", err=True)
+
+
+def _skipped_lines(tally: Tally, how: str) -> Iterator[str]:
+    """Which runs a replay of many leaves out, and what they have done."""
+    for each in tally.done:
+        yield printable(f"{each['run_id']} {how}, since a replay does again: {'; '.join(each['done'])}")
+    if tally.skipped > len(tally.done):
+        yield f"… and {tally.skipped - len(tally.done)} more {how}"
+    if tally.skipped:
+        yield "to replay such runs too, say --repeat-done"
 
 
 def _runs(number: int) -> str:
@@ -160,6 +219,6 @@ async def _change(order: Order, store: RunStore, settings: Settings) -> AsyncIte
         return
     async with waking(settings) as wake:
         if order.verb == "replay":
-            yield lambda run_id: replay(store, wake, run_id, by=by, again=order.again)
+            yield lambda run_id: replay(store, wake, run_id, by=by, options=order.replay)
         else:
             yield lambda run_id: retry_now(store, wake, run_id, by=by)

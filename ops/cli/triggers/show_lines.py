@@ -30,7 +30,7 @@ _LABELS = {
 _TOLD_ELSEWHERE = frozenset(
     {
         *("name", "type", "description", "apps", "app_id", "cron", "every", "at", "timezone"),
-        *("inputs", "verify", "accept", "rate", "dedupe", "title"),
+        *("inputs", "verify", "accept", "rate", "dedupe", "title", "ui_responses"),
     }
 )
 _STATES = {"active": GOOD, "paused": WARN, "inactive": BAD}
@@ -80,6 +80,11 @@ def facts(trigger: Shown) -> Iterator[tuple[str, str]]:
     else:
         since = f", {clock(trigger['created_at'])}" if trigger["created_at"] else ""
         yield "made", f"at run time{since}, revision {trigger['revision']}"
+    if "answers_approved_by" in trigger:
+        yield (
+            "answers",
+            f"in advance, approved by {trigger['answers_approved_by'] or 'no key that may approve: edit it'}",
+        )
     if trigger["last_fired_at"]:
         ago = lasting(trigger["last_fired_at"], datetime.now(UTC))
         yield "last fired", f"{clock(trigger['last_fired_at'])}, {ago} ago"
@@ -90,6 +95,15 @@ def facts(trigger: Shown) -> Iterator[tuple[str, str]]:
     for name, value in (trigger.get("spec") or {}).items():
         if name not in _TOLD_ELSEWHERE and value not in (None, [], {}):
             yield name.replace("_", " "), shown(value)
+    yield from _standing_answers((trigger.get("spec") or {}).get("ui_responses") or {})
+
+
+def _standing_answers(answers: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """What it answers for people, and for which calls: one line for each answer."""
+    for tool, written in answers.items():
+        for each in written if isinstance(written, list) else [{"answer": written}]:
+            condition = f" when {each['when']}" if "when" in each else ""
+            yield "answers", f"{tool}: {shown(each['answer'])}{condition}"
 
 
 def _counted(name: str, count: int) -> str:

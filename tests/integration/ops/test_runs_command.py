@@ -2,21 +2,15 @@
 
 import asyncio
 import json
-import os
-import pty
 import signal
-import subprocess
-import sys
-import threading
 import time
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-import psutil
 import pytest
 
-from tests.integration.ops.command import command, environment, started, unattended
+from tests.integration.ops.command import started, unattended
+from tests.integration.ops.terminal import dialogue
 from tests.integration.stage import Document, Stage, relay, until
 
 pytestmark = pytest.mark.integration
@@ -38,13 +32,7 @@ def failed(context_variables, error):
     with (FOLDER / "closed").open("a") as log:
         log.write(context_variables["run_id"] + "\\n")
 """
-# What started these tests in the background had Ctrl-C ignored, and a child would inherit that.
-HEEDING_INTERRUPTS = """
-import os, signal, sys
-
-signal.signal(signal.SIGINT, signal.SIG_DFL)
-os.execv(sys.argv[1], sys.argv[1:])
-"""
+DISCARD = ("runs", "discard", "--app", "acme")
 OUTCOME = {"kind": "model_error", "reason": "503 at the fifth attempt", "error": None}
 
 
@@ -250,7 +238,8 @@ async def test_lists_are_filtered_and_refusals_are_one_line_with_an_exit_code(st
     stage.package("Relay", relay("Relay", ["A"]))
     ours = (await stage.accept("Relay", wake=False)).run_id
     theirs = (await stage.accept("Relay", app_id="globex", wake=False)).run_id
-    await stage.store.runs.update_one({"_id": theirs}, {"$set": {"state": "failed", "outcome": OUTCOME}})
+    failing = {"state": "failed", "outcome": OUTCOME, "failed_tools": 2}
+    await stage.store.runs.update_one({"_id": theirs}, {"$set": failing})
 
     async def listed(*arguments: str) -> list[str]:
         done = await unattended(stage, "runs", "list", *arguments, "--json")
@@ -265,6 +254,9 @@ async def test_lists_are_filtered_and_refusals_are_one_line_with_an_exit_code(st
     assert list(found) == list(filters.values())
 
     table = await unattended(stage, "runs", "list")
+    assert [line.split("\t")[-1] for line in table.out.splitlines()] == ["failed calls", "2", ""]
+    without = await unattended(stage, "runs", "list", "--app", "acme")
+    assert without.out.splitlines()[0].endswith("\tcreated")
     assert [line.split("\t")[:6] for line in table.out.splitlines()[1:]] == [
         [theirs, "globex", "Relay", "test", "failed", "model_error"],
         [ours, "acme", "Relay", "test", "queued", ""],
@@ -289,10 +281,10 @@ async def test_many_are_asked_for_on_a_terminal_first(stage: Stage) -> None:
     run_ids = await parked(stage, 25)
 
     refused, interrupted = await asyncio.gather(
-        asyncio.to_thread(dialogue, stage, "n"), asyncio.to_thread(dialogue, stage, None)
+        asyncio.to_thread(dialogue, stage, "n", *DISCARD), asyncio.to_thread(dialogue, stage, None, *DISCARD)
     )
     assert await stage.store.runs.count_documents({"state": "parked"}) == 25
-    agreed = await asyncio.to_thread(dialogue, stage, "y")
+    agreed = await asyncio.to_thread(dialogue, stage, "y", *DISCARD)
 
     assert run_ids[9] in refused
     assert run_ids[10] not in refused
@@ -303,28 +295,3 @@ async def test_many_are_asked_for_on_a_terminal_first(stage: Stage) -> None:
     assert "25 of 25" in agreed
     assert "discard: 25 done, 0 refused" in agreed
     assert await stage.store.runs.count_documents({"state": "cancelled"}) == 25
-
-
-def dialogue(stage: Stage, answer: str | None) -> str:
-    """With the exit code at its end. Without an answer it is interrupted, once."""
-    ours, theirs = pty.openpty()
-    discard = [sys.executable, "-c", HEEDING_INTERRUPTS, *command("runs", "discard", "--app", "acme")]
-    process = subprocess.Popen(discard, env=environment(stage), stdin=theirs, stdout=theirs, stderr=theirs)
-    os.close(theirs)
-    too_late = threading.Timer(60, process.kill)
-    too_late.start()
-    seen = b""
-    while b"[y/N]" not in seen:
-        seen += os.read(ours, 4096)
-    if answer is None:
-        while psutil.Process(process.pid).status() != psutil.STATUS_SLEEPING:  # it has asked, and does not listen yet
-            time.sleep(0.01)
-        process.send_signal(signal.SIGINT)
-    else:
-        os.write(ours, answer.encode() + b"\n")
-    with suppress(OSError):  # the terminal is gone with its last process
-        while more := os.read(ours, 4096):
-            seen += more
-    os.close(ours)
-    too_late.cancel()
-    return f"{seen.decode()}{process.wait(30)}"

@@ -9,12 +9,22 @@ from tests.integration.workers.life_of_workers import ENDS, LONG_AGO, Document, 
 from workers.control.answer import answer
 from workers.control.cancelling import cancel, discard
 from workers.control.errors import RefusedError, RunNotFoundError
-from workers.control.replaying import replay
+from workers.control.replaying import ReplayOptions, replay
 from workers.control.retrying import retry_now
 from workers.store.run import TERMINAL, Accepted, RunRequest, RunState
 from workers.store.run_document import run_document
 
-NOT_OF_OLD = ("lane", "history", "answers", "question", "cancel_requested", "claimed_at", "errors", "replay_of")
+NOT_OF_OLD = (
+    "lane",
+    "history",
+    "answers",
+    "question",
+    "cancel_requested",
+    "claimed_at",
+    "errors",
+    "failed_tools",
+    "replay_of",
+)
 
 
 class Life:
@@ -91,7 +101,9 @@ class Life:
         elif wish == "retry":
             await retry_now(self.store, self.world, run_id, by="me")
         else:
-            changed = await replay(self.store, self.world, run_id, by="me", again=self.dice.random() < 0.2)
+            changed = await replay(
+                self.store, self.world, run_id, by="me", options=ReplayOptions(again=self.dice.random() < 0.2)
+            )
             self.world.accepted += changed.changed
 
     async def lapse(self) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import sys
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -89,10 +90,14 @@ async def say(stage: Stage, run_id: str, by: str = "ann", question: int | str = 
     return await answer(stage.store, stage.wakeups, run_id, by=by, question=question, **said)
 
 
-async def waits(stage: Stage, run_id: str, *, question: int = 1) -> Document:
+async def waits(
+    stage: Stage, run_id: str, *, question: int = 1, beside: Callable[[], Awaitable[Any]] | None = None
+) -> Document:
     """For this question, since a run that was just answered may not have moved on yet."""
 
     async def asks() -> Document | None:
+        if beside is not None:
+            await beside()
         run = await stage.run(run_id)
         assert run["state"] in ("queued", "running", "needs_human"), run["outcome"]
         return run if (run["question"] or {}).get("number") == question else None
@@ -155,6 +160,19 @@ async def test_a_run_is_answered_by_response_and_by_message_and_no_finished_turn
     assert run["answers"][0]["question"]["arguments"] == {"amount": 12}
 
 
+async def a_worker_dies_at(stage: Stage, landmark: str) -> None:
+    dying = await asyncio.create_subprocess_exec(
+        *(sys.executable, str(DYING), "worker", landmark, "1"),
+        env=as_environment(stage.settings) | {"PYTHONPATH": str(DYING.parents[2])},
+        cwd=stage.folder,
+        stdout=asyncio.subprocess.DEVNULL,
+        stderr=asyncio.subprocess.DEVNULL,
+    )
+    stage.workers.append(dying)
+    await asyncio.wait_for(dying.wait(), 30)
+    stage.workers.remove(dying)
+
+
 async def asks_for_a_message(stage: Stage) -> str:
     """A run that waits for what the user says; the worker that brought it there is gone."""
     worker = await stage.start_worker()
@@ -174,17 +192,8 @@ async def test_a_worker_that_dies_at_the_turn_of_the_answer_loses_and_repeats_no
     stage = desk_stage
     run_id = await asks_for_a_message(stage)
     await say(stage, run_id, message="go on", question=2)
-    dying = await asyncio.create_subprocess_exec(
-        *(sys.executable, str(DYING), "worker", landmark, "1"),
-        env=as_environment(stage.settings) | {"PYTHONPATH": str(DYING.parents[2])},
-        cwd=stage.folder,
-        stdout=asyncio.subprocess.DEVNULL,
-        stderr=asyncio.subprocess.DEVNULL,
-    )
-    stage.workers.append(dying)
-    await asyncio.wait_for(dying.wait(), 30)
+    await a_worker_dies_at(stage, landmark)
     assert (await stage.run(run_id))["turn"] == (2 if landmark == "turn written" else 3)
-    stage.workers.remove(dying)
 
     (stage.folder / "worker-1.log").unlink(missing_ok=True)
     await stage.start_worker()
@@ -194,6 +203,32 @@ async def test_a_worker_that_dies_at_the_turn_of_the_answer_loses_and_repeats_no
     assert await stage.agents_of(run_id) == ["Clerk", "A", "user", "B"]
     assert await stage.store.turns.count_documents({"run_id": run_id}) == 4
     assert [row["agent"] for row in await stage.usage_rows(run_id)].count("B") == 1
+
+
+@pytest.mark.parametrize("landmark", ["open turn kept", "turn written"])
+async def test_a_worker_that_dies_in_an_answered_turn_repeats_neither_a_call_nor_a_model_answer(
+    desk_stage: Stage, landmark: str
+) -> None:
+    """It dies when the approved call is recorded, or when its whole turn is written and not counted yet."""
+    stage, paid = desk_stage, desk_stage.folder / "paid"
+    recorded = f"    open({str(paid)!r}, 'a').write(f'{{amount}} ')\n    context_variables.set"
+    stage.package("Desk", {**desk(), "tools/desk.py": TOOLS.replace("    context_variables.set", recorded)})
+    worker = await stage.start_worker()
+    run_id = (await stage.accept("Desk")).run_id
+    await waits(stage, run_id)
+    worker.kill()
+    await worker.wait()
+    await say(stage, run_id, responses={"Refund": {"verdict": "yes"}})
+    await a_worker_dies_at(stage, landmark)
+    assert paid.read_text() == "12 "
+
+    (stage.folder / "worker-1.log").unlink(missing_ok=True)
+    await stage.start_worker()
+    run = await waits(stage, run_id, question=2, beside=stage.reconciler().run_pass)
+
+    assert paid.read_text() == "12 "
+    assert run["context"]["seen"] == {"verdict": "yes"}
+    assert [row["agent"] for row in await stage.usage_rows(run_id)] == ["Clerk", "A", "A"]
 
 
 async def test_of_two_answers_at_once_one_counts_and_the_same_one_again_is_no_other(desk_stage: Stage) -> None:

@@ -255,3 +255,26 @@ async def test_a_worker_that_slept_beyond_its_reservations_counts_no_call_twice_
     await later(stage.store, AGAIN_AFTER_S + 1)
     await told_what_was_recorded(stage)
     assert len(await stage.store.database["usage"].distinct("holder")) >= 2
+
+
+async def test_a_worker_that_starts_reserves_what_the_one_before_it_has_learnt(stage: Stage) -> None:
+    """Of calls that no budget was asked for; a cold one would let twelve of these runs ask at once."""
+    tokens = 3_060
+    stage.package("Relay", relay("Relay", ["A"]))
+    stage.answers({}, default={"text": "ok", "delay_s": 0.3, "usage": {"input": 60, "output": 3_000}})
+    first = await stage.start_worker()
+    await stage.ended((await stage.accept("Relay")).run_id)
+    first.send_signal(signal.SIGTERM)
+    await first.wait()
+    await set_budget(stage, tokens + 7_000)
+    await stage.start_worker()
+
+    accepted = [(await stage.accept("Relay")).run_id for _ in range(20)]
+
+    async def all_settled() -> bool:
+        runs = await stage.store.runs.find({"_id": {"$in": accepted}}, {"state": 1, "hold": 1}).to_list(None)
+        return all(run["state"] in ("succeeded", "failed") or run["hold"] for run in runs)
+
+    await until("every run has ended or is held", all_settled)
+    spent = await recorded(stage) - tokens
+    assert 7_000 <= spent <= 7_000 + tokens

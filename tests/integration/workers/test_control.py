@@ -12,7 +12,7 @@ from workers.control.changed import seen
 from workers.control.errors import RefusedError, RunNotFoundError
 from workers.control.many import Selection, to_each
 from workers.control.naming import whole_run_id
-from workers.control.replaying import replay, replays_of
+from workers.control.replaying import ReplayOptions, replay, replays_of
 from workers.control.retrying import retry_now
 from workers.store.matching import Matching
 from workers.store.ownership import Ownership
@@ -322,7 +322,7 @@ async def test_of_many_replays_at_once_one_is_made_and_all_name_it(store: RunSto
     assert len({each.new_run_id for each in (*done, later)}) == 1
     assert [each.changed for each in (*done, later)].count(True) == 1
     assert len(wake.run_ids) == 1
-    more = [await replay(store, wake, run_id, by="ann", again=True) for _ in range(2)]
+    more = [await replay(store, wake, run_id, by="ann", options=ReplayOptions(again=True)) for _ in range(2)]
     assert len({later.new_run_id, *(each.new_run_id for each in more)}) == 3
     found = await replays_of(store, await run_of(store, run_id))
     assert [each["_id"] for each in found] == [later.new_run_id, *(each.new_run_id for each in more)]

@@ -13,7 +13,7 @@ from pymongo.errors import OperationFailure
 from workers.store.documents import Documents
 from workers.store.run_store import RunStore
 from workflows.context.bounds import plain_json
-from workflows.context.documents import DocumentRead, DocumentWrite, ReadRefusedError, WriteRefusedError
+from workflows.context.documents import DocumentPlace, DocumentRead, DocumentWrite, ReadRefusedError, WriteRefusedError
 
 
 class Unknown:
@@ -106,6 +106,8 @@ async def test_our_own_collections_are_closed(store: RunStore, documents: Docume
         await documents.read(reading(store, {}, collection=collection))
     with pytest.raises(WriteRefusedError, match=r"order is not written to .* belongs to"):
         await documents.write_with(no_step, [writing(store, {"n": 1}, collection=collection)])
+    with pytest.raises(WriteRefusedError, match=r"order is not written to .* belongs to"):
+        await documents.check_writable(DocumentPlace("order", "acme", store.database.name, collection, "n", 1))
 
 
 @pytest.mark.parametrize("database", ["admin", "local", "config"])

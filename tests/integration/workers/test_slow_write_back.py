@@ -25,7 +25,8 @@ def writing(store: RunStore, collection: str = "customers", **values: Any) -> Do
 
 async def slow_place(store: RunStore, name: str) -> None:
     """What takes half a minute to look through, however few documents are there."""
-    await store.database["base"].insert_many([{"n": n, "app_id": "acme"} for n in range(4_000)])
+    if await store.database["base"].find_one() is None:
+        await store.database["base"].insert_many([{"n": n, "app_id": "acme"} for n in range(4_000)])
     pairs = [{"$match": {"$expr": {"$eq": ["$n", {"$add": ["$$n", 0.5]}]}}}]
     await store.database.create_collection(
         name,
@@ -139,7 +140,7 @@ async def beating(store: RunStore, run_id: str, *, every_s: float) -> None:
 
 async def desk(stage: Stage, agents: Sequence[str], *, strategy: str) -> None:
     database = stage.store.database
-    await slow_place(stage.store, "labels")
+    await slow_place(stage.store, "other labels")
     place = {"database": database.name, "collection": "labels", "search_by": "customer_id", "write_strategy": strategy}
     package = relay("Desk", list(agents), inputs={"customer_id": {"type": "string", "required": True}})
     label = {"type": "computed", "computation": "join('-', ['label', customer_id])", "inputs": ["customer_id"]}
@@ -149,13 +150,26 @@ async def desk(stage: Stage, agents: Sequence[str], *, strategy: str) -> None:
     stage.package("Desk", package)
 
 
-@pytest.mark.parametrize(("strategy", "turns", "calls"), [("immediate", 0, 2), ("on_success", 2, 2)])
+@pytest.mark.parametrize(
+    ("strategy", "slow_since", "turns", "calls"),
+    [
+        ("immediate", "its first call", 0, 1),
+        ("on_success", "its first call", 2, 2),
+        ("on_success", "its beginning", 0, 0),  # it is looked for before anything is spent
+    ],
+)
 async def test_a_run_whose_documents_take_longer_to_find_than_a_beat_uses_up_its_attempts_and_says_why(
-    stage: Stage, strategy: str, turns: int, calls: int
+    stage: Stage, strategy: str, slow_since: str, turns: int, calls: int
 ) -> None:
     await desk(stage, ["A", "B"], strategy=strategy)
+    stage.answers({"A": [{"text": "ok", "delay_s": 3}], "B": [{"text": "ok"}]})
     await stage.start_worker(max_attempts=2)
+    if slow_since == "its beginning":
+        await slow_place(stage.store, "labels")
     run_id = (await stage.accept("Desk", input={"customer_id": "c1"})).run_id
+    if slow_since == "its first call":
+        await until("its model is asked", lambda: stage.usage_rows(run_id))
+        await slow_place(stage.store, "labels")
 
     run = await stage.reconciled_until_ended(run_id, within_s=40)
 
@@ -172,9 +186,13 @@ async def test_a_run_whose_documents_take_longer_to_find_than_a_beat_uses_up_its
 
 async def test_others_get_on_while_a_run_looks_for_its_documents(stage: Stage) -> None:
     await desk(stage, ["A"], strategy="immediate")
+    stage.answers({"A": [{"text": "ok", "delay_s": 3}]}, default={"text": "ok"})
     stage.package("Quick", relay("Quick", ["Q"]))
     await stage.start_worker()
     run_id = (await stage.accept("Desk", input={"customer_id": "c1"})).run_id
+
+    await until("its model is asked", lambda: stage.usage_rows(run_id))
+    await slow_place(stage.store, "labels")
 
     async def is_writing() -> bool:
         return await stage.store.turns.find_one({"run_id": run_id}) is not None

@@ -191,11 +191,15 @@ async def letters_of_others(stage: Stage) -> list[dict[str, Any]]:
 async def test_no_source_writes_a_document_of_another_app_or_of_nobody(stage: Stage, search_by: str) -> None:
     writer(stage, search_by, {"text": "forged"})
     await secrets_of_globex(stage)
-    await stage.store.database["letters"].insert_one(
-        {"_id": "shared", "key": "k1", "victim": "globex", "text": "all's"}
-    )
-    before = await letters_of_others(stage)
     await stage.start_worker()
+    shared = {"_id": "shared", "key": "k1", "victim": "globex", "text": "all's"}
+    if search_by in shared:
+        await stage.store.database["letters"].insert_one(shared)
+        refused = await stage.ended((await stage.accept("Spy", app_id="acme", input=ATTACK)).run_id)
+        assert (refused["state"], refused["turn"]) == ("failed", 0)
+        assert "has no `app_id`, so it is read-only here" in refused["outcome"]["reason"]
+        assert await stage.store.database["letters"].find_one_and_delete({"_id": "shared"}) == shared
+    before = await letters_of_others(stage)
 
     run = await stage.ended((await stage.accept("Spy", app_id="acme", input=ATTACK)).run_id)
 

@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from bson import ObjectId
 
 from tests.integration.stage import Stage, relay, until
 from workers.store.ownership import Ownership
@@ -75,7 +76,6 @@ async def test_what_one_run_writes_the_next_one_reads(stage: Stage) -> None:
 async def test_two_apps_with_the_same_key_stay_apart(stage: Stage) -> None:
     desk(stage, ["A"])
     answers(stage)
-    await stage.store.database["customers"].insert_one({"_id": 1, "customer_id": "c1", "visits": 99})
     await stage.start_worker()
 
     await visited(stage)
@@ -83,10 +83,87 @@ async def test_two_apps_with_the_same_key_stay_apart(stage: Stage) -> None:
     await visited(stage, app_id="globex")
 
     assert await stored(stage.store, "customers") == [
-        {"customer_id": "c1", "visits": 99},  # of nobody: read by all, written by none
-        {"app_id": "acme", "customer_id": "c1", "visits": 100},
-        {"app_id": "globex", "customer_id": "c1", "visits": 101},
+        {"app_id": "acme", "customer_id": "c1", "visits": 1},
+        {"app_id": "globex", "customer_id": "c1", "visits": 2},
     ]
+
+
+@pytest.mark.parametrize("owner", [{}, {"app_id": None}, {"enterprise_id": None}], ids=str)
+async def test_a_document_of_nobody_is_refused_before_any_model_call(stage: Stage, owner: dict[str, Any]) -> None:
+    desk(stage, ["A", "B"])
+    answers(stage)
+    await stage.store.database["customers"].insert_one({"_id": 1, "customer_id": "c1", "visits": 99, **owner})
+    await stage.start_worker()
+
+    run = await visited(stage)
+
+    assert (run["state"], run["outcome"]["kind"], run["turn"]) == ("failed", "package_error", 0)
+    assert run["outcome"]["reason"].startswith("customer c1 has no `app_id`, so it is read-only here")
+    assert await stage.usage_rows(run["_id"]) == []
+    assert await stored(stage.store, "customers") == [{"customer_id": "c1", "visits": 99, **owner}]
+
+
+def till(stage: Stage) -> None:
+    """The order is found by its `_id`, which the trigger sends under another name, and written back."""
+    order = {
+        "type": "data_entity",
+        "database_name": stage.store.database.name,
+        "collection": "orders",
+        "query_template": {"_id": "{{runtime.order_id}}"},
+        "fields": ["visits", "total"],
+        "write_strategy": "on_success",
+    }
+    late = {"type": "computed", "computation": "order.total", "inputs": ["order"], "persist_to": "order.seen_total"}
+    package = relay("Till", ["A"], inputs={"order_id": {"type": "string", "required": True}})
+    package["tools"] = {"tools": [{"agent": "A", "file": "visit.py", "function": "visit"}]}
+    package["tools/visit.py"] = VISIT.replace('"customer"', '"order"').replace("customer", "order")
+    package["context_variables"] = {
+        "definitions": {"order": {"type": "object", "source": order}, "late": {"type": "integer", "source": late}}
+    }
+    stage.package("Till", package)
+    stage.answers({"A": [{"tool_calls": [{"name": "visit"}]}, {"text": "noted"}]})
+
+
+@pytest.mark.parametrize("key", ["o-7", ObjectId("65f1a2b3c4d5e6f708192a3b")], ids=str)
+async def test_an_order_is_found_by_a_query_on_its_id_and_written_back(stage: Stage, key: Any) -> None:
+    till(stage)
+    await stage.store.database["orders"].insert_one({"_id": key, "app_id": "acme", "visits": 4, "total": 12})
+    await stage.start_worker()
+
+    run = await stage.ended((await stage.accept("Till", input={"order_id": str(key)})).run_id)
+
+    assert run["state"] == "succeeded", run["outcome"]
+    assert await stage.store.database["orders"].find().to_list(None) == [
+        {"_id": key, "app_id": "acme", "visits": 5, "total": 12, "seen_total": 12}
+    ]
+
+
+@pytest.mark.parametrize(
+    ("orders", "why"),
+    [
+        ([{"_id": "o-7", "visits": 1}], "order o-7 has no `app_id`, so it is read-only here"),
+        (
+            [{"_id": "o-7", "app_id": "globex"}],
+            "order o-7 cannot be written back: app acme has no document with this _id",
+        ),
+        ([], "order o-7 cannot be written back: app acme has no document with this _id"),
+    ],
+    ids=["of nobody", "of another app", "missing"],
+)
+async def test_an_order_that_cannot_be_written_back_costs_nothing(
+    stage: Stage, orders: list[dict[str, Any]], why: str
+) -> None:
+    till(stage)
+    for order in orders:
+        await stage.store.database["orders"].insert_one(dict(order))
+    await stage.start_worker()
+
+    run = await stage.ended((await stage.accept("Till", input={"order_id": "o-7"})).run_id)
+
+    assert (run["state"], run["outcome"]["kind"]) == ("failed", "package_error")
+    assert run["outcome"]["reason"].startswith(why)
+    assert await stage.usage_rows(run["_id"]) == []
+    assert await stage.store.database["orders"].find().to_list(None) == orders
 
 
 async def test_a_run_that_fails_keeps_what_was_immediate_and_writes_nothing_of_its_success(stage: Stage) -> None:

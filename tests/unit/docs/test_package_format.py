@@ -114,6 +114,7 @@ def test_every_example_of_a_source_is_read(tmp_path: Path, names: list[str], exa
         package = load(tmp_path / name, agents=agents, context_variables={"definitions": definitions})
         assert errors(package) == []
         assert {each.code for each in package.findings} <= {
+            "no_prompt",
             "no_way_on",
             "unreachable_agent",
             "missing_file",

@@ -28,7 +28,7 @@ def test_every_kind_of_outcome_stands_in_the_table() -> None:
 def test_every_promise_has_its_tests_and_its_limits() -> None:
     _, *promises = re.split(r"^## ", read(PROMISES), flags=re.MULTILINE)
 
-    assert len(promises) == 7
+    assert len(promises) == 8
     for promise in promises:
         assert re.search(r"^- \[tests/", promise, re.MULTILINE), promise[:60]
         assert re.search(r"^Limits?: ", promise, re.MULTILINE), promise[:60]

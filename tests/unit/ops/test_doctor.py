@@ -3,6 +3,7 @@ import shutil
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -307,3 +308,22 @@ async def test_a_check_that_hangs_is_a_problem_of_its_own(tmp_path: Path, monkey
 
     assert (checks["packages"].level, checks["settings"].level) == ("problem", "ok")
     assert (checks["redis"].level, checks["mongodb"].level) == ("problem", "problem")
+
+
+async def test_a_variable_that_a_package_requires_is_a_problem_where_it_is_not_set(tmp_path: Path) -> None:
+    packages = copy_of_the_library(tmp_path)
+    file = packages / "DailyDigest" / "orchestrator.yaml"
+    orchestrator = yaml.safe_load(file.read_text(encoding="utf-8"))
+    file.write_text(yaml.safe_dump({**orchestrator, "requires": {"env": ["SLACK_URL"]}}), encoding="utf-8")
+    settings = Settings(packages=(packages,), models=packages / "models.yaml")
+
+    found = {
+        name: by_name(await check_packages_and_models(replace(settings, environ=environ)))["package DailyDigest"]
+        for name, environ in (("absent", {}), ("there", {"SLACK_URL": "s3cr3t"}))
+    }
+
+    assert (found["absent"].level, found["there"].level) == ("problem", "ok")
+    said = "orchestrator.yaml: requires.env: the environment variable SLACK_URL is not set"
+    assert found["absent"].found.startswith(said)
+    assert found["absent"].advice == "set it in the environment that the workers are started with"
+    assert "s3cr3t" not in str(found)

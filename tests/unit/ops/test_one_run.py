@@ -489,3 +489,22 @@ async def test_a_tool_that_changes_the_directory_is_told_of_and_the_next_one_is_
     assert [each["type"] for each in first.errors] == ["WorkingDirectoryChanged"]
     assert second.tool_calls[0].result == str(tmp_path)
     assert Path.cwd() == tmp_path
+
+
+async def test_a_run_without_a_variable_that_its_package_requires_asks_no_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    orchestrator = {"workflow_name": "Small", "initial_agent": "A", "requires": {"env": ["SMALL_HOOK"]}}
+    source = "import os\n\nHOOK = os.environ['SMALL_HOOK']\n\ndef act():\n    return HOOK\n"
+    folder = with_tool(tmp_path, source, orchestrator=orchestrator)
+    script = {"answers": {"A": [calls(), {"text": "done"}]}, **DONE}
+
+    monkeypatch.delenv("SMALL_HOOK", raising=False)
+    without = await run_package_async(folder, script=script)
+    monkeypatch.setenv("SMALL_HOOK", "a-value-of-this-machine")
+    production = await run_package_async(folder, script=script, production=True)
+
+    assert (without.state, without.outcome.kind, without.usage) == ("failed", "package_error", ())
+    assert "SMALL_HOOK is not set, and Small requires it" in without.outcome.reason
+    assert production.succeeded, production.outcome
+    assert "a-value-of-this-machine" not in json.dumps(production.as_json())

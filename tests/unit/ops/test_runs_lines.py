@@ -65,6 +65,19 @@ def test_what_failed_outside_of_a_turn_is_shown_too() -> None:
     assert quiet[-1].startswith("1 model calls, 2 tokens in, 3 out, USD")
 
 
+@pytest.mark.parametrize(("count", "words"), [(1, "1 call of its tools"), (12, "12 calls of its tools")])
+def test_a_run_in_which_tools_failed_says_so_though_it_succeeded(count: int, words: str) -> None:
+    assert [line for line in told(failed_tools=count) if line not in told()] == [f"  failed     {words}"]
+    assert told(failed_tools=0) == told()
+
+
+def test_a_tool_that_failed_the_run_is_named() -> None:
+    error = {"type": "ToolFailed", "message": "so", "agent": "Payer", "turn": 2, "tool": "charge"}
+    lines = told(state="failed", outcome={"kind": "tool_error", "reason": "so", "error": error})
+
+    assert "  ToolFailed of the tool charge of Payer in turn 2: so" in lines
+
+
 def test_the_head_says_whose_run_it_is_and_how_long_it_took() -> None:
     assert told()[:6] == [
         "run_1  Small for acme",
@@ -140,11 +153,12 @@ def test_an_owner_that_went_on_with_another_version_says_so() -> None:
         ),
         ({"state": "parked"}, "  at rest    since 2026-01-02 03:05:40 UTC, after 1 min 33 s"),
         ({"replay_of": "run_0"}, "  replay of  run_0"),
+        ({"keys_of": "run_0"}, "  keys       tools are given the idempotency keys of run_0"),
         ({"replays": ["run_2", "run_3"]}, "  replayed   as run_2, run_3"),
     ],
     ids=[
         *("queued", "held", "by a budget", "by a total", "in order", "later", "chained", "debounced"),
-        *("waits", "running", "resolved", "parked", "replay", "replayed"),
+        *("waits", "running", "resolved", "parked", "replay", "keys", "replayed"),
     ],
 )
 def test_why_it_stands_where_it_stands(changes: dict[str, Any], said: str) -> None:
@@ -169,6 +183,29 @@ def test_the_next_step_is_a_command(changes: dict[str, Any], commands: list[str]
     steps = list(next_steps({**STORY, **changes}))
 
     assert [step.split("unattended runs ")[1].split()[:2] for step in steps] == [[name, "run_1"] for name in commands]
+
+
+DONE = {"sentences": ["turn 1: pay(amount=12) was called"], "about_keys": "Its tools are given the same key."}
+
+
+@pytest.mark.parametrize(
+    ("changes", "is_listed"),
+    [
+        ({"state": "failed"}, True),
+        ({"state": "parked"}, True),
+        ({"state": "failed", "replays": ["run_2"]}, False),  # no replay is advised
+        ({"state": "succeeded"}, False),
+    ],
+)
+def test_before_a_replay_is_advised_what_it_would_do_again_is_listed(changes: dict[str, Any], is_listed: bool) -> None:
+    lines = told(done=DONE, **changes)
+
+    assert ("  turn 1: pay(amount=12) was called" in lines) is is_listed
+    if is_listed:
+        place = lines.index("  turn 1: pay(amount=12) was called")
+        assert "does again what this run has done" in lines[place - 1]
+        assert lines[place + 1] == "Its tools are given the same key."
+        assert "unattended runs replay run_1" in lines[place + 2]
 
 
 def test_nothing_in_a_story_steers_a_terminal() -> None:
@@ -266,3 +303,20 @@ def test_a_run_that_waits_for_its_turn_is_followed_as_such() -> None:
     held = Happening("held", None, "run_1", "acme", "Relay", {"hold": "concurrency", "held_by": "order:acme/doc"})
 
     assert happening_line(held, alone=True).plain.strip() == "waits for its turn in acme/doc"
+
+
+@pytest.mark.parametrize(
+    ("state", "style"), [("succeeded", "green"), ("needs_human", "yellow"), ("failed", "red"), ("parked", "red")]
+)
+def test_a_run_that_waits_for_a_person_is_no_red_error(state: str, style: str) -> None:
+    facts = {"state": state, "outcome": "x", "reason": "pay waits for a person"}
+    error = {"type": "NeedsHuman", "message": "pay waits", "agent": "A", "turn": 1}
+    question = {"kind": "tool", "number": 1, "turn": 1, "text": "pay waits for a person", "tool": "Refund"}
+    outcome = {"kind": "needs_human", "reason": "pay waits for a person", "error": error}
+
+    ended = happening_line(Happening("ended", None, "run_1", "acme", "Relay", facts), alone=True)
+    lines = [*story_lines({**STORY, "state": "needs_human", "outcome": outcome, "questions": [question]})]
+
+    assert ended.spans[-1].style == style
+    assert "red" not in {style for style, _ in lines}
+    assert sum("pay waits" in line for _, line in lines) == 1  # it is said once

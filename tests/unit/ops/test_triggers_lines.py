@@ -54,6 +54,8 @@ def test_one_that_is_active_says_little() -> None:
     ("changes", "said"),
     [
         ({"state": "inactive", "inactive": "no apps", "apps": []}, ["inactive: no apps", "schedule for no app"]),
+        ({"answers_approved_by": "boss (api)"}, ["answers      in advance, approved by boss (api)"]),
+        ({"answers_approved_by": None}, ["in advance, approved by no key that may approve: edit it"]),
         (
             {"state": "paused", "paused": PAUSE},
             ["paused by ada, 2026-03-29 01:00:00 UTC: moving", "resume Digest/night"],
@@ -125,6 +127,19 @@ def test_next_times_are_told_in_both_zones_where_these_differ() -> None:
 def test_a_reason_is_told_with_what_it_was_about(note: dict[str, Any], said: str) -> None:
     assert said in reason_in_words(note)
     assert said in "\n".join(lines(notes=[note]))
+
+
+def test_what_it_answers_for_people_is_told_answer_by_answer() -> None:
+    small = {"when": "arguments.amount <= `50`", "answer": {"verdict": "yes"}}
+    spec = {"name": "x", "ui_responses": {"pay": [small, {"answer": {"verdict": "no"}}], "Card": {"seen": True}}}
+
+    told = [each.strip() for each in lines(spec=spec) if "answers" in each]
+
+    assert told == [
+        """answers      pay: {"verdict": "yes"} when arguments.amount <= `50`""",
+        """answers      pay: {"verdict": "no"}""",
+        """answers      Card: {"seen": true}""",
+    ]
 
 
 def test_what_it_waits_for_is_told_as_it_is_written() -> None:

@@ -362,3 +362,46 @@ def test_a_command_is_not_interrupted_by_the_log(tmp_path: Path) -> None:
 
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("name\tverdict\tstarted")
+
+
+REQUIRING = {"workflow_name": "P", "initial_agent": "A", "requires": {"env": ["SLACK_URL"]}}
+
+
+@pytest.mark.parametrize("flags", [(), ("--production",)])
+def test_a_variable_that_is_required_and_not_set_is_a_warning(tmp_path: Path, flags: tuple[str, ...]) -> None:
+    folder = package(tmp_path, orchestrator=REQUIRING)
+
+    (absent,), (there,) = verdicts(folder, *flags), verdicts(folder, *flags, SLACK_URL="s3cr3t")
+
+    assert [(each["level"], each["code"], each["file"], each["path"]) for each in absent["findings"]] == [
+        ("warning", "env_missing", "orchestrator.yaml", "requires.env")
+    ]
+    assert "the environment variable SLACK_URL is not set" in absent["findings"][0]["message"]
+    assert (there["verdict"], there["findings"]) == ("ready", [])
+
+
+STRICT_CASES: list[tuple[dict[str, Any], int, str]] = [
+    ({}, 0, "--strict: no warning"),
+    ({"ui_config": "x: 1"}, 0, "--strict: no warning"),  # an info
+    ({"orchestrator": REQUIRING}, 1, "--strict: 1 warning, which counts as an error"),
+    ({"agents": [{"name": "A", "colour": "x"}]}, 1, "--strict: 2 warnings, which count as errors"),
+    ({"hooks": UNSTARTED}, 1, "--strict: 1 warning, which counts as an error"),
+    ({"tools": "- ["}, 1, "--strict: no warning"),  # an error
+]
+
+
+@pytest.mark.parametrize(("files", "code", "line"), STRICT_CASES)
+def test_strict_counts_warnings_as_errors_and_says_so(
+    tmp_path: Path, files: dict[str, Any], code: int, line: str
+) -> None:
+    folder = package(tmp_path, **files)
+
+    result, data = unattended("validate", "--strict", folder), unattended("validate", "--strict", "--json", folder)
+    lenient = unattended("validate", folder)
+
+    assert (result.exit_code, result.stdout.splitlines()[-1]) == (code, line)
+    assert data.exit_code == code
+    answer = json.loads(data.stdout)
+    warnings = [each for each in answer["packages"][0]["findings"] if each["level"] == "warning"]
+    assert (answer["strict"], answer["warnings"]) == (True, len(warnings))
+    assert (lenient.exit_code, "--strict" in lenient.stdout) == (1 if "tools" in files else 0, False)

@@ -27,6 +27,7 @@ def declaring(folder: Path) -> Package:
     }
     return load(
         folder / "Declaring",
+        orchestrator={"workflow_name": "Small", "initial_agent": "A", "requires": {"env": ["SLACK_URL", "ABSENT"]}},
         context_variables={"definitions": definitions},
         triggers={"triggers": [{**hook, "verify": {"scheme": "github", "secret": ["env:HOOK", f"file:{folder}/old"]}}]},
     )
@@ -39,13 +40,17 @@ ENVIRON = {
     "HOOK": "value-of-hook",
     "RATES_TOKEN": "value-of-rates",
     "OTHER": "value-of-other",
+    "SLACK_URL": "value-of-slack",
 }
 SECRETS = {"value-of-hook", "value-in-file", "value-of-rates"}
 
 
 @pytest.mark.parametrize(
     ("environment", "hidden"),
-    [("production", SECRETS | {"value-of-key", "value-of-region", "value-of-flag"}), ("development", SECRETS)],
+    [
+        ("production", SECRETS | {"value-of-key", "value-of-region", "value-of-flag", "value-of-slack"}),
+        ("development", SECRETS),
+    ],
 )
 def test_declared_variables_are_hidden_in_production_and_secrets_always(
     tmp_path: Path, environment: str, hidden: set[str]

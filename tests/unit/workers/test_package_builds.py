@@ -4,13 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.workflows.packages import write_package
+from tests.unit.workflows.packages import load, write_package, write_tool
 from workers.process.package_builds import PackageBuilds
 from workflows.chat.agents import AgentShop
 from workflows.chat.errors import PackageDefect
 from workflows.chat.models import Models
 from workflows.chat.tool_threads import ToolThreads
 from workflows.package.catalog import Catalog
+from workflows.package.requirements import missing_environment_error
 
 
 async def why_not(folder: Path, workflow: str) -> str:
@@ -40,3 +41,45 @@ async def test_a_package_that_needs_what_is_not_executed_is_not_built(tmp_path: 
 
 async def test_an_unknown_workflow_is_named_with_the_places_that_were_looked_in(tmp_path: Path) -> None:
     assert await why_not(tmp_path, "Absent") == f"no package named Absent in {tmp_path}"
+
+
+REQUIRING = {"workflow_name": "Small", "initial_agent": "A", "requires": {"env": ["SLACK_URL", "MAIL_KEY"]}}
+
+
+@pytest.mark.parametrize(
+    ("environment", "problem"),
+    [
+        ({"MAIL_KEY": "s3cr3t"}, "the environment variable SLACK_URL is not set, and Small requires it"),
+        ({"MAIL_KEY": "s3cr3t", "SLACK_URL": ""}, "the environment variable SLACK_URL is not set"),
+        ({}, "each of the environment variables SLACK_URL, MAIL_KEY is needed and not set"),
+    ],
+)
+async def test_a_package_is_not_imported_without_a_variable_that_it_requires(
+    tmp_path: Path, environment: dict[str, str], problem: str
+) -> None:
+    tools = {"tools": [{"agent": "A", "file": "imported.py", "function": "act"}]}
+    folder = write_package(tmp_path / "P", orchestrator=REQUIRING, tools=tools)
+    source = f"from pathlib import Path\n\nPath({str(tmp_path / 'imported')!r}).touch()\n\ndef act(): ...\n"
+    write_tool(folder, "imported.py", source)
+    shop = AgentShop(Models({}, str), ToolThreads(1))
+    builds = PackageBuilds(Catalog([tmp_path]), shop, environment=environment)
+
+    for _ in range(2):
+        with pytest.raises(PackageDefect) as caught:
+            await builds.get("Small", version=None)
+        assert str(caught.value).startswith(problem)
+        assert "set it in the environment that the worker processes are started with" in str(caught.value)
+        assert "s3cr3t" not in str(caught.value)
+        assert not caught.value.outcome().transient
+        assert not (tmp_path / "imported").exists()
+    builds.close()
+
+
+def test_of_many_variables_the_first_are_named(tmp_path: Path) -> None:
+    names = [f"V{number}" for number in range(12)]
+    package = load(tmp_path / "P", orchestrator={**REQUIRING, "requires": {"env": names}})
+
+    error = missing_environment_error(package, {"V0": "x"})
+
+    assert error is not None
+    assert error.startswith("each of the environment variables V1, V2, V3, V4, V5, V6, V7, V8, V9, V10, 1 more is")

@@ -11,7 +11,9 @@ from workflows.package.loader import load_package
 from workflows.package.models import Package
 
 ORCHESTRATOR: dict[str, Any] = {"workflow_name": "Small", "initial_agent": "A"}
-AGENTS: dict[str, Any] = {"agents": [{"name": "A", "system_message": "You are A."}, {"name": "B"}]}
+AGENTS: dict[str, Any] = {
+    "agents": [{"name": "A", "system_message": "You are A."}, {"name": "B", "system_message": "You are B."}]
+}
 # What is said of the way from agent to agent: small packages give B no part, and most tests are not about that.
 WAYS = frozenset({"unreachable_agent", "no_way_on", "no_fallback", "no_exit", "hands_to_user"})
 TOOL = "def greet(name: str) -> str:\n    return f'hello {name}'\n"

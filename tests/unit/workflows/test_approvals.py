@@ -1,6 +1,7 @@
 """Approvals: whatever models, people and crashes do, a function acts only on what was shown with the answer it got."""
 
 import asyncio
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -162,15 +163,15 @@ async def test_a_standing_answer_is_used_only_where_it_holds_and_each_use_is_kep
     assert [each["by"] for each in kept.standing] == ["trigger"] * len(paid)
 
 
+class Away(Kept):
+    async def record_answer(self, answer: Mapping[str, Any]) -> None:
+        raise ConnectionError(f"the store is away, and keeps no {answer['by']}")
+
+
 async def test_a_use_that_cannot_be_kept_allows_nothing(tmp_path: Path) -> None:
     chat = desk(tmp_path, [{"tool_calls": [call("pay", amount=12)]}, {"text": "ok"}])
     chat.ui_responses = {"Approve": {"choice": "yes", "stamp": "standing"}}
-    kept = Kept()
-
-    async def away(_: Any) -> None:
-        raise ConnectionError("the store is away")
-
-    kept.record_answer = away  # type: ignore[method-assign]  # as a store that is away
+    kept = Away()
     with pytest.raises(ConnectionError):
         await chat.run(kept)
 

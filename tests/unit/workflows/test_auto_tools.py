@@ -78,6 +78,14 @@ async def test_a_tool_is_called_with_the_reply_before_routing(tmp_path: Path) ->
     assert [call.agent for call in kept.calls] == ["A"]
 
 
+@pytest.mark.parametrize(("effects", "marked"), [("none", {"effects": "none"}), ("unknown", {})])
+async def test_a_result_says_that_its_tool_has_no_effects(tmp_path: Path, effects: str, marked: dict[str, str]) -> None:
+    _, kept = await automatic(tmp_path / "p", SAVE, tool={"effects": effects}).run()
+
+    [result] = kept.turn(1).events[-1]["tool_results"]
+    assert {name: value for name, value in result.items() if name == "effects"} == marked
+
+
 async def test_its_model_is_offered_no_tools(tmp_path: Path) -> None:
     chat = automatic(tmp_path / "p", SAVE)
 
@@ -177,7 +185,11 @@ async def test_arguments_are_found_by_their_words(
 FAILING: list[tuple[str, Any, tuple[str, ...]]] = [
     ("def f(amount): ...", {}, ("the automatic tool f needs amount", "the reply of A has refund, order_id")),
     ("def f(refund: list): ...", {}, ("the automatic tool f of agent A failed in turn 1", "refund: Input should be")),
-    ("def f():\n    raise ValueError('no ledger')", {}, ("f of agent A failed in turn 1: ValueError: no ledger",)),
+    (
+        "def f():\n    raise ValueError('no ledger')",
+        {},
+        ("f of agent A failed in turn 1: ValueError: no ledger (tools/t0.py:2, in f)",),
+    ),
     ("async def f():\n    import asyncio\n    raise asyncio.CancelledError", {}, ("it cancelled itself",)),
     ("def f():\n    raise SystemExit(3)", {}, ("SystemExit: 3",)),
     ("async def f():\n    import asyncio\n    await asyncio.sleep(9)", {"timeout_s": 0.01}, ("f of agent A failed",)),
@@ -198,6 +210,7 @@ async def test_a_tool_that_fails_ends_the_chat_and_says_why(
     assert [each for each in words if each not in outcome.reason] == []
     assert outcome.error is not None
     assert (outcome.error.type, outcome.error.agent, outcome.error.turn) == ("StepFailed", "A", 1)
+    assert outcome.error.tool == (None if "needs amount" in outcome.reason else "f")
     assert kept.turns == []
 
 

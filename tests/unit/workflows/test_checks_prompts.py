@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 
 from tests.unit.workflows.normal_form import ORCH, G, agents, found, messages, package, states
+from tests.unit.workflows.packages import WAYS, load
 from workflows.package.checks.prompt_names import braced_names, member_names, prompt_names
-from workflows.package.models import Hook, Package
+from workflows.package.models import Agent, Hook, Package
 
 AT_A = (G, "agents.A")
 
@@ -75,9 +76,9 @@ def test_prompts_are_searched_in_linear_time() -> None:
 
 @pytest.mark.parametrize("text", ["Write {{hidden}}.", "Write ${nothing}.", "Write {seen}, {seen} and {nothing}."])
 def test_nothing_is_filled_in_in_the_first_message(text: str) -> None:
-    checked = prompted("", orchestrator={"initial_message": text}, exposed={"A": ("seen",)})
+    checked = prompted("Go on.", orchestrator={"initial_message": text}, exposed={"A": ("seen",)})
     hooked = prompted(
-        "",
+        "Go on.",
         orchestrator={"initial_message": text},
         hooks=(Hook("process_all_messages_before_reply", "all", Path("h.py"), "h"),),
     )
@@ -89,4 +90,31 @@ def test_nothing_is_filled_in_in_the_first_message(text: str) -> None:
 
 @pytest.mark.parametrize("text", ["Go on.", "Write {nothing} and {{HERE}}.", 'Answer {"seen": "{seen}"}', None])
 def test_a_first_message_that_says_what_it_means_is_no_finding(text: str | None) -> None:
-    assert found(prompted("", orchestrator={"initial_message": text})) == []
+    assert found(prompted("Go on.", orchestrator={"initial_message": text})) == []
+
+
+@pytest.mark.parametrize("prompt", ["", " \n"])
+def test_an_agent_without_a_prompt_is_found(prompt: str) -> None:
+    assert found(prompted(prompt)) == [("warning", "no_prompt", *AT_A)]
+
+
+def test_an_agent_that_needs_no_prompt_is_not() -> None:
+    hook = Hook("update_agent_state", "A", Path("h.py"), "h")
+    silent = {"A": Agent("A", "", max_consecutive_auto_reply=0)}
+
+    assert found(prompted("", hooks=(hook,))) == []
+    assert found(package(agents={**agents("B"), **silent})) == []
+
+
+def test_a_misspelt_prompt_is_said_once(tmp_path: Path) -> None:
+    written = [{"name": "A", "sytem_message": "You are A."}, {"name": "B", "colour": "red"}]
+    read = load(tmp_path, agents={"agents": written})
+
+    found = [each for each in read.findings if each.code not in WAYS]
+    assert [(each.level, each.code, each.path) for each in found] == [
+        ("error", "misspelt_prompt", "agents[0].sytem_message"),
+        ("warning", "not_executed", "agents[1].colour"),
+        ("warning", "no_prompt", "agents[1]"),
+    ]
+    assert found[0].message == "is not read, and the agent has no other prompt; did you mean system_message?"
+    assert read.refused

@@ -30,6 +30,16 @@ HOOK: dict[str, Any] = {"type": "webhook", "apps": ["a"], "verify": {"scheme": "
         ("merge()", "merge takes at least 1 argument, and has 0"),
         ("{x: {y: not_null()}}", "not_null takes at least 1 argument, and has 0"),
         ("map(&zzz(@), a)", "there is no function zzz; use one of abs, avg"),
+        ("total > 100", "write numbers in backticks: total > `100`"),
+        ("100 <= total && total < 1.5e3", "write numbers in backticks: `100` <= total && total < `1.5e3`"),
+        ("items[?n == -5][0].id", "write numbers in backticks: items[?n == `-5`][0].id"),
+        ("contains(a, 3)", "write numbers in backticks: contains(a, `3`)"),
+        ("total > 100 and paid", "write numbers in backticks: `100`"),
+        ("total > 100 && " + "!" * 1_900 + "a", "write numbers in backticks: `100`"),
+        ("x == 'ü' && n > 5 || " * 12 + "y", "write numbers in backticks: `5`"),
+        ("a.0", "'0' at character 3 does not belong there"),
+        ("a 5", "'5' at character 3 does not belong there"),
+        ("a > 1_000", "'1' at character 5 does not belong there"),
     ],
 )
 def test_it_is_one_sentence(text: str, problem: str) -> None:
@@ -74,7 +84,7 @@ def test_what_can_be_evaluated_has_no_problem(text: str) -> None:
     assert jmespath_problem(text) is None
 
 
-@pytest.mark.parametrize("text", ["nope(a)", "length(a, b)", "a["])
+@pytest.mark.parametrize("text", ["nope(a)", "length(a, b)", "a[", "total > 100"])
 def test_every_place_of_one_is_checked(tmp_path: Path, text: str) -> None:
     external = {"type": "external", "url": "https://example.com", "select": text}
     package = load(

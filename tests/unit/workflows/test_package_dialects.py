@@ -287,6 +287,6 @@ def test_triggers_stand_in_a_file_of_their_own_or_in_the_orchestrator(tmp_path: 
 
 def test_an_agents_file_may_be_json_among_yaml(tmp_path: Path) -> None:
     write_package(tmp_path, agents=None)
-    (tmp_path / "agents.json").write_text('{"agents": {"A": {}}}')
+    (tmp_path / "agents.json").write_text('{"agents": {"A": {"system_message": "You are A."}}}')
 
     assert load_package(tmp_path).findings == ()

@@ -222,7 +222,10 @@ def test_empty_and_null_fields_are_no_fault(tmp_path: Path) -> None:
     package = load(
         tmp_path,
         orchestrator={**ORCHESTRATOR, "visual_agents": None, "initial_message": None, "triggers": None},
-        agents=[{"name": "A", "web_search": False, "prompt_sections": None}, {"name": "B", "image_generation": {}}],
+        agents=[
+            {"name": "A", "web_search": False, "prompt_sections": None, "system_message": "s"},
+            {"name": "B", "image_generation": {}, "system_message": "s"},
+        ],
         context_variables={"definitions": {}, "agents": {}},
         handoffs={"handoff_rules": []},
         tools={"tools": [], "lifecycle_tools": []},

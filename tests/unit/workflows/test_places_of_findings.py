@@ -82,7 +82,7 @@ def test_agents_and_orchestrators_are_wrapped_too(tmp_path: Path) -> None:
             "orchestrator": {"workflow_name": "S", "initial_agent": "A", "triggers": [BAD]},
             "retry": {"a": 1},
         },
-        agents={"agents": {"A": {"model": 5}}},
+        agents={"agents": {"A": {"model": 5, "system_message": "s"}}},
     )
 
     assert [each.path for each in of_file(package, "orchestrator")] == ["orchestrator.triggers[0].type", "retry"]

@@ -161,12 +161,55 @@ def test_an_agent_that_no_hand_off_could_reach_is_refused(word: str, field: str)
         ({"prompt_sections": {"role": [1]}}, ("error", "wrong_type", "prompt_sections.role")),
         ({"prompt_sections": [{"content": ["x"]}]}, ("error", "wrong_type", "prompt_sections[0].content")),
         ({"prompt_sections": [{"heading": 1, "content": "x"}]}, ("error", "wrong_type", "prompt_sections[0].heading")),
-        ({"prompt_sections": [{"text": "x"}]}, ("warning", "not_executed", "prompt_sections[0].text")),
+        (
+            {"prompt_sections": [{"text": "x"}], "system_message": "y"},
+            ("warning", "not_executed", "prompt_sections[0].text"),
+        ),
         ({"prompt_sections": ["x"], "system_message": "y"}, ("warning", "two_prompts", "system_message")),
     ],
 )
 def test_a_fault_is_one_finding(written: dict[str, Any], expected: tuple[str, str, str]) -> None:
     assert [each for each in one(**written)[1] if each[1] != "no_agents"] == [expected]
+
+
+@pytest.mark.parametrize(
+    ("written", "place", "meant"),
+    [
+        ({"system_mesage": "x"}, "system_mesage", "system_message"),
+        ({"sytem_message": "x"}, "sytem_message", "system_message"),
+        ({"systemMessage": "x"}, "systemMessage", "system_message"),
+        ({"system message": "x", "temperature": None}, "system message", "system_message"),
+        ({"SYSTEM_MESSAGE": "x", "system_message": None}, "SYSTEM_MESSAGE", "system_message"),
+        ({"prompt": "x"}, "prompt", "system_message"),
+        ({"system_prompt": "x", "system_message": "  "}, "system_prompt", "system_message"),
+        ({"instructions": "x"}, "instructions", "system_message"),
+        ({"message": "x"}, "message", "system_message"),
+        ({"promt_sections": [{"content": "x"}]}, "promt_sections", "prompt_sections"),
+        ({"prompt_section": {"role": "x"}, "prompt_sections": []}, "prompt_section", "prompt_sections"),
+        ({"prompt_sections": [{"heading": "H", "contents": "x"}]}, "prompt_sections[0].contents", "content"),
+        ({"prompt_sections": {"role": {"text": "x"}}}, "prompt_sections.role.text", "content"),
+    ],
+)
+def test_a_prompt_under_another_name_is_an_error(written: dict[str, Any], place: str, meant: str) -> None:
+    _, findings = read({"agents": [{"name": "A", **written}]})
+
+    assert [(each.level, each.code, each.path) for each in findings] == [
+        ("error", "misspelt_prompt", f"agents[0].{place}")
+    ]
+    assert findings[0].message.endswith(f"did you mean {meant}?")
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        {"system_message": "x", "prompt": "y"},
+        {"prompt_sections": ["x"], "system_mesage": "y"},
+        {"temperature": "high"},
+        {"prompt": 5},
+    ],
+)
+def test_an_unknown_field_beside_a_prompt_or_unlike_one_is_no_error(written: dict[str, Any]) -> None:
+    assert [(level, code) for level, code, _ in one(**written)[1]] == [("warning", "not_executed")]
 
 
 @pytest.mark.parametrize("replies", [True, -1, 2**70])

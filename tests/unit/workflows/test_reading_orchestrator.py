@@ -268,3 +268,44 @@ FIELDS = [
 def test_anything_is_read_or_found(body: Any) -> None:
     orchestrator, _ = read(body)
     assert orchestrator.workflow_name
+
+
+@pytest.mark.parametrize(
+    ("requires", "names"),
+    [
+        (None, ()),
+        ({}, ()),
+        ({"env": None}, ()),
+        ({"env": ["SLACK_WEBHOOK_URL", "_b2", "SLACK_WEBHOOK_URL"]}, ("SLACK_WEBHOOK_URL", "_b2")),
+        ({"env": [f"V{number}" for number in range(100)]}, tuple(f"V{number}" for number in range(100))),
+    ],
+)
+def test_what_a_worker_must_have_is_named(requires: Any, names: tuple[str, ...]) -> None:
+    assert well(requires=requires).required_environment == names
+
+
+@pytest.mark.parametrize(
+    ("requires", "finding"),
+    [
+        ("SLACK", ("error", "wrong_type", "requires")),
+        (["SLACK"], ("error", "wrong_type", "requires")),
+        ({"env": "SLACK"}, ("error", "wrong_type", "requires.env")),
+        ({"env": {"SLACK": "s3cr3t"}}, ("error", "wrong_type", "requires.env")),
+        ({"env": ["OK", "SLACK=s3cr3t"]}, ("error", "wrong_value", "requires.env[1]")),
+        ({"env": ["${s3cr3t}"]}, ("error", "wrong_value", "requires.env[0]")),
+        ({"env": ["9s3cr3t"]}, ("error", "wrong_value", "requires.env[0]")),
+        ({"env": ["s3cr3t\n"]}, ("error", "wrong_value", "requires.env[0]")),
+        ({"env": [""]}, ("error", "wrong_value", "requires.env[0]")),
+        ({"env": [5]}, ("error", "wrong_value", "requires.env[0]")),
+        ({"env": ["s3cr3t" * 40]}, ("error", "wrong_value", "requires.env[0]")),
+        ({"env": ["V"] * 150}, ("error", "wrong_value", "requires.env[100]")),
+        ({"environment": ["SLACK"]}, ("warning", "not_executed", "requires.environment")),
+    ],
+)
+def test_a_requirement_is_the_name_of_a_variable_and_never_its_value(
+    requires: Any, finding: tuple[str, str, str]
+) -> None:
+    _, findings = read({**LEAST, "requires": requires})
+
+    assert [(each.level, each.code, each.path) for each in findings] == [finding]
+    assert "s3cr3t" not in str(findings)

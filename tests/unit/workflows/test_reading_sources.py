@@ -39,6 +39,12 @@ DB: dict[str, Any] = {
     "fields": ["f"],
 }
 ENTITY: dict[str, Any] = {**DB, "type": "data_entity"}
+BY_ID: dict[str, Any] = {
+    **ENTITY,
+    "search_by": None,
+    "query_template": {"_id": "{{o}}"},
+    "write_strategy": "on_success",
+}
 APP = {"app_id": "{{runtime.app_id}}"}
 URL = "https://rates.example.org/v1/{{runtime.app_id}}?day=${day}"
 HTTP: dict[str, Any] = {"type": "external", "url": URL}
@@ -74,6 +80,16 @@ EXAMPLES: list[tuple[dict[str, Any], Source]] = [
     ({"type": "database", "database": "d", "collection": "c", "query": APP, "fields": ["f", "g", "f"]}, DatabaseSource("d", "c", APP, ("f", "g"))),
     ({"type": "database", "database": "d", "collection": "c", "query": "app_id", "fields": "f"}, DatabaseSource("d", "c", APP, ("f",))),
     (ENTITY, EntitySource("d", "c", "app_id", ("f",))),
+    (BY_ID, EntitySource("d", "c", "_id", ("f",), WriteTarget("d", "c", "_id", "on_success", value="{{o}}"), {"_id": "{{o}}"})),
+    (
+        {**BY_ID, "query_template": {"kind": "x", "_id": "{{o}}"}},
+        EntitySource("d", "c", "_id", ("f",), WriteTarget("d", "c", "_id", "on_success", value="{{o}}"), {"kind": "x", "_id": "{{o}}"}),
+    ),
+    (
+        {**BY_ID, "query_template": {"kind": "x", "n": "{{o}}"}, "search_by": "n"},
+        EntitySource("d", "c", "n", ("f",), WriteTarget("d", "c", "n", "on_success", value="{{o}}"), {"kind": "x", "n": "{{o}}"}),
+    ),
+    ({**BY_ID, "query_template": {"kind": "x", "n": {"$gt": 5}}, "write_strategy": None}, EntitySource("d", "c", "", ("f",), None, {"kind": "x", "n": {"$gt": 5}})),
     (
         {**ENTITY, "fields": None, "schema": {"name": "str", "score": "int"}, "write_strategy": "immediate"},
         EntitySource("d", "c", "app_id", ("name", "score"), WriteTarget("d", "c", "app_id", "immediate")),
@@ -140,6 +156,9 @@ FAULTS: list[tuple[dict[str, Any], tuple[str, str, str]]] = [
     ({**DB, "query_template": {5: 1}}, ("error", "wrong_value", "query_template")),
     ({**DB, "query_template": {"a": "{{ two words }}"}}, ("warning", "unknown_placeholder", "query_template")),
     ({**ENTITY, "search_by": None}, ("error", "missing_field", "search_by")),
+    ({**BY_ID, "query_template": {"kind": "x", "n": "{{o}}"}}, ("error", "missing_field", "search_by")),
+    ({**BY_ID, "query_template": {"n": {"$gt": 5}}}, ("error", "wrong_value", "query_template")),
+    ({**BY_ID, "search_by": "o"}, ("error", "wrong_value", "search_by")),
     ({**ENTITY, "fields": None}, ("error", "missing_field", "fields")),
     ({**ENTITY, "fields": None, "schema": 5}, ("error", "wrong_type", "schema")),
     ({**ENTITY, "fields": None, "schema": {"type": "object"}}, ("error", "missing_field", "fields")),

@@ -203,6 +203,26 @@ def test_a_tool_may_say_how_long_it_takes(tmp_path: Path, given: dict[str, Any],
     assert (found.timeout_s, findings) == (timeout_s, ())
 
 
+@pytest.mark.parametrize(
+    ("given", "has_effects", "expected"),
+    [
+        ({}, True, []),
+        ({"effects": "none"}, False, []),
+        ({"effects": "unknown"}, True, []),
+        ({"effects": None}, True, []),
+        ({"effects": "few"}, True, [("error", "wrong_value", "tools[0].effects")]),
+        ({"effects": False}, True, [("error", "wrong_type", "tools[0].effects")]),
+    ],
+    ids=str,
+)
+def test_a_tool_has_effects_unless_its_author_says_none(
+    tmp_path: Path, given: dict[str, Any], has_effects: bool, expected: Said
+) -> None:
+    [found], _, findings = read(tmp_path, {"tools": [tool(**given)]})
+
+    assert (found.has_effects, said(findings)) == (has_effects, expected)
+
+
 def test_two_offered_tools_of_one_agent_cannot_have_one_name(tmp_path: Path) -> None:
     _, _, findings = read(tmp_path, {"tools": [tool(), tool(agent=["B", "A"]), tool(agent="B")]})
 
@@ -295,3 +315,28 @@ junk = st.recursive(
 def test_anything_in_the_file_is_a_finding_and_never_an_exception(tmp_path: Path, tools: Any, lifecycle: Any) -> None:
     read(tmp_path, {"tools": tools, "lifecycle_tools": lifecycle, "backend_tools": tools})
     read(tmp_path, tools)
+
+
+@pytest.mark.parametrize(
+    ("given", "on_error", "expected"),
+    [
+        ({}, "tell", []),
+        ({"on_error": None}, "tell", []),
+        ({"on_error": "tell"}, "tell", []),
+        ({"on_error": " Fail "}, "fail", []),
+        ({"on_error": "retry"}, "tell", [("error", "wrong_value", "tools[0].on_error")]),
+        ({"on_error": False}, "tell", [("error", "wrong_type", "tools[0].on_error")]),
+        # No model has called it that could be told.
+        (
+            {"on_error": "tell", "bind_to_agent": False, "auto_invoke": True},
+            "tell",
+            [("warning", "not_executed", "tools[0].on_error")],
+        ),
+        ({"on_error": "fail", "bind_to_agent": False, "auto_invoke": True}, "fail", []),
+    ],
+)
+def test_what_a_failed_call_does(tmp_path: Path, given: dict[str, Any], on_error: str, expected: Said) -> None:
+    [found], _, findings = read(tmp_path, {"tools": [tool(**given)]})
+
+    assert found.on_error == on_error
+    assert said(findings) == expected

@@ -43,6 +43,7 @@ RULE = {"source_agent": "A", "target_agent": "B"}
 FITTING: list[tuple[str, Any]] = [
     ("orchestrator", ORCHESTRATOR),
     ("orchestrator", {"recipient": "A", "human_in_the_loop": "yes", "initial_message": None}),
+    ("orchestrator", {**ORCHESTRATOR, "requires": {"env": ["SLACK_WEBHOOK_URL"]}}),
     ("agents", AGENTS),
     ("agents", AGENTS["agents"]),
     ("agents", {"A": {"prompt_sections": {"role": {"heading": "[ROLE]", "content": None}}}}),
@@ -85,6 +86,8 @@ def test_every_dialect_fits(name: str, body: Any) -> None:
 
 WRONG: list[tuple[str, Any]] = [
     ("orchestrator", {"workflow_name": "S"}),
+    ("orchestrator", {**ORCHESTRATOR, "requires": {"env": ["SLACK=https://x"]}}),
+    ("orchestrator", {**ORCHESTRATOR, "requires": ["SLACK"]}),
     ("orchestrator", {**ORCHESTRATOR, "orchestration_pattern": "Swarm"}),
     ("orchestrator", {**ORCHESTRATOR, "limits": {"max_turn": 3}}),
     ("agents", {"agents": 3}),

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from workflows.context.bounded_expression import Effort, TooMuchWorkError
 from workflows.context.context_variables import ContextVariables
 from workflows.context.standing_answers import standing_answer
 
@@ -119,3 +120,12 @@ def test_all_conditions_of_a_call_together_cost_little(condition: str) -> None:
 
     assert given is None
     assert time.thread_time() - began < 0.5  # measured: 0.02 s
+
+
+def test_a_large_value_is_looked_at_no_further_than_the_steps_reach() -> None:
+    effort = Effort(None)
+
+    with pytest.raises(TooMuchWorkError):
+        effort.weigh([0] * 1_000_000)
+
+    assert effort.left > -10

@@ -6,15 +6,19 @@ from collections.abc import Set as AbstractSet
 from workflows.package.checks.known import agent_place, agents_file, known_names, orchestrator_file
 from workflows.package.checks.prompt_names import braced_names, member_names, prompt_names
 from workflows.package.findings import Findings
-from workflows.package.models import ALL_AGENTS, Package
+from workflows.package.models import ALL_AGENTS, Agent, Package
 
 
 def check_prompts(package: Package, findings: Findings) -> None:
     """A value reaches a prompt only as an exposed variable."""
     known = known_names(package)
     hooked = {hook.agent for hook in package.hooks if hook.kind == "update_agent_state"}
+    misspelt = {each.path for each in findings.all if each.code == "misspelt_prompt"}
     for name, agent in package.agents.items():
         if ALL_AGENTS in hooked or name in hooked:  # the hook may fill in anything
+            continue
+        if not agent.system_message.strip():
+            _report_none(package, agent, findings, misspelt)
             continue
         exposed = frozenset(package.exposed.get(name, ()))
         for said in dict.fromkeys(_said(agent.system_message, known)):
@@ -27,6 +31,14 @@ def check_prompts(package: Package, findings: Findings) -> None:
                 code = "unknown_in_prompt"
                 message = f"the prompt names {said}, which is neither a variable nor an input; define and expose it"
             findings.add("warning", code, agents_file(package), agent_place(package, name), message)
+
+
+def _report_none(package: Package, agent: Agent, findings: Findings, misspelt: AbstractSet[str]) -> None:
+    place = agent_place(package, agent.name)
+    if agent.max_consecutive_auto_reply == 0 or any(path.startswith(f"{place}.") for path in misspelt):
+        return  # it never speaks, or its prompt was found under another name
+    message = "has no prompt, so that its model is not told what to do; write system_message or prompt_sections"
+    findings.add("warning", "no_prompt", agents_file(package), place, message)
 
 
 def check_first_message(package: Package, findings: Findings) -> None:

@@ -48,7 +48,7 @@ def _check_placeholders(package: Package, variable: Variable, supplied: Abstract
 
 def _placeholders(variable: Variable) -> set[str]:
     template: Any = None
-    if isinstance(variable.source, DatabaseSource):
+    if isinstance(variable.source, DatabaseSource | EntitySource):
         template = variable.source.query
     elif isinstance(variable.source, ExternalSource):
         template = [variable.source.url, variable.source.headers]
@@ -68,8 +68,8 @@ def _check_key(package: Package, variable: Variable, supplied: AbstractSet[str],
 def _keys(variable: Variable) -> set[str]:
     source = variable.source
     if isinstance(source, EntitySource):
-        return {source.search_by, *([source.write.search_by] if source.write else [])} - {""}
-    if isinstance(source, ComputedSource) and source.persist_to is not None:
+        return {source.search_by} - {""} if source.query is None else set()
+    if isinstance(source, ComputedSource) and source.persist_to is not None and source.persist_to.value is None:
         return {source.persist_to.search_by} - {""}
     return set()
 

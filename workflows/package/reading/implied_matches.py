@@ -1,5 +1,6 @@
 """Implied matches: a transition on an answer that has `to` and no `match` fires only if the answer is its `to`."""
 
+import reprlib
 from collections import Counter
 from collections.abc import Hashable, Sequence
 from dataclasses import replace
@@ -29,11 +30,11 @@ def report_missing_match(findings: Findings, file: str, place: str, trigger: Tri
         return
     if trigger.match is not None and trigger.match.is_implied:
         message = (
-            f"has no match, so it fires only if {trigger.response_key} is {to!r}, its `to`, or a form's data;"
-            f" say which answers fire it with {_WAYS}"
+            f"is missing: it fires only if {trigger.response_key} is {reprlib.repr(to)}, its `to`, though a form's data"
+            f" may fire it too; say which answers do with {_WAYS}"
         )
     elif trigger.match is None and trigger.response_key is None and isinstance(trigger, UiResponse):
-        message = f"has neither response_key nor match, so any answer fires it, a no too; add response_key, and {_WAYS}"
+        message = f"is missing, and so is response_key: any answer fires it, a no too; add response_key, and {_WAYS}"
     else:
         return
     findings.add("warning", "needs_match", file, f"{place}.match", message)

@@ -5,6 +5,7 @@ from typing import Any, get_args
 
 from workflows.package.models import TERMINATE, Limits, Orchestrator, Pattern, StartupMode
 from workflows.package.reading.inputs import read_inputs
+from workflows.package.reading.requirements import read_required_environment
 from workflows.package.reading.section import Section
 from workflows.package.reading.spelling import speaker, spelled
 from workflows.package.trigger_specs.values import NAME
@@ -36,6 +37,7 @@ def read_orchestrator(section: Section, *, folder_name: str) -> Orchestrator:
         failure_message_key=section.text("failure_message_key"),
         inputs=read_inputs(section),
         limits=_limits(section),
+        required_environment=read_required_environment(section),
     )
     section.report_rest()
     return orchestrator

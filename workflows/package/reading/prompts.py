@@ -1,6 +1,10 @@
 """Reads the prompt of an agent: its sections in order, or the one text that older packages have."""
 
-from collections.abc import Iterator, Mapping
+import difflib
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from types import UnionType
+from typing import Any
 
 from workflows.package.reading.section import Section
 
@@ -15,20 +19,58 @@ _SECTION_ORDER = (
     "json_output_compliance",
     "output_format",
 )
+_SECTIONS = ("prompt_sections", "prompt_sections_custom")
+_WORDS = tuple(field.replace("_", "") for field in ("system_message", *_SECTIONS))
+_OTHER_WORDS = frozenset({"system", "systemmsg", "sysmessage", "message", "messages"})
+_MAX_UNREAD = 100  # fields of one mapping that are compared; comparing takes time
 
 
 def read_prompt(section: Section) -> str:
+    """Empty where there is none. A field that was meant to be the prompt is an error then: nothing else would tell."""
+    parts: list[Section] = []
     texts = [
         text
-        for field in ("prompt_sections", "prompt_sections_custom")
+        for field in _SECTIONS
         for place, entry in _ordered(section, field)
-        if (text := _section_text(section, entry, place))
+        if (text := _text(place, entry, parts, section))
     ]
     system_message = section.text("system_message") or ""
     if texts and system_message.strip():
         message = "is not used, since prompt_sections are the prompt; keep one of them"
         section.warning("two_prompts", "system_message", message)
-    return "\n\n".join(texts) or system_message
+    prompt = "\n\n".join(texts) or system_message
+    if not prompt.strip():
+        _report_misspelt(section, parts)
+    for part in parts:
+        part.report_rest("is not part of the prompt; write heading and content")
+    return prompt
+
+
+def _report_misspelt(section: Section, parts: Iterable[Section]) -> None:
+    for part in parts:
+        for name in _unread_texts(part, str):
+            _report(part, name, "content")
+    for name in _unread_texts(section, str | list | Mapping):
+        if _means_prompt(name):
+            _report(section, name, "system_message" if isinstance(section.body[name], str) else "prompt_sections")
+
+
+def _report(section: Section, name: str, meant: str) -> None:
+    section.get(name)  # said once: not also as a field that is not executed
+    section.error("misspelt_prompt", name, f"is not read, and the agent has no other prompt; did you mean {meant}?")
+
+
+def _unread_texts(section: Section, kind: type[Any] | UnionType) -> list[str]:
+    unread = section.unread()[:_MAX_UNREAD]
+    return [name for name in unread if isinstance(name, str) and isinstance(section.body[name], kind)]
+
+
+def _means_prompt(name: str) -> bool:
+    """Near to a field's name, or what other frameworks call it."""
+    word = re.sub(r"[^a-z]", "", name[:100].lower())
+    if "prompt" in word or "instruction" in word or word in _OTHER_WORDS:
+        return True
+    return bool(difflib.get_close_matches(word, _WORDS, n=1, cutoff=0.75))
 
 
 def _ordered(section: Section, field: str) -> Iterator[tuple[str, object]]:
@@ -44,13 +86,14 @@ def _ordered(section: Section, field: str) -> Iterator[tuple[str, object]]:
         section.error("wrong_type", field, "must be a list or a mapping of sections")
 
 
-def _section_text(section: Section, entry: object, place: str) -> str:
+def _text(place: str, entry: object, parts: list[Section], section: Section) -> str:
+    """Adds what is a mapping to `parts`."""
     if entry is None or isinstance(entry, str):
         return entry or ""
     part = section.child(entry, place)
+    parts.append(part)
     part.get("id")
     heading, content = part.text("heading"), part.text("content")
-    part.report_rest("is not part of the prompt; write heading and content")
     if content is None:
         return ""
     return f"{heading}\n{content}" if heading else content

@@ -99,10 +99,13 @@ class Section:
         return self._typed(names, list, "a list") or []
 
     def report_rest(self, why: str = "is not executed; check the spelling, or leave it out") -> None:
-        for name, value in self.body.items():
-            if name not in self._read and not _says_nothing(value):
-                # YAML has keys that are no text: `on` is true
-                self.ignored(str(name), self._with_hint(str(name), why))
+        for name in self.unread():
+            # YAML has keys that are no text: `on` is true
+            self.ignored(str(name), self._with_hint(str(name), why))
+
+    def unread(self) -> list[Any]:
+        """The names of fields that say something and were not read."""
+        return [name for name, value in self.body.items() if name not in self._read and not _says_nothing(value)]
 
     def _with_hint(self, name: str, why: str) -> str:
         near = self.findings.near(name, (known for known in self._read if known not in self.body))

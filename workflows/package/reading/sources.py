@@ -153,14 +153,37 @@ def _check_provider(source: Section) -> None:
 def _entity(source: Section, given: SourceContext) -> Source:
     """`data_entity`: without a write_strategy it is only read."""
     database, collection = read_place(source, database=given.database)
-    by = search_by(source, "search_by")
-    if by is None and not source.text("search_by"):
-        source.error("missing_field", "search_by", "is needed: the run's own value that finds the document")
+    query = _query(source) if source.body.get("query_template") or source.body.get("query") else None
+    by = search_by(source, "search_by") if query is None else _written_key(source, query)
+    if by is None and not source.text("search_by") and query is None:
+        message = "is needed: the run's own value that finds the document; or query_template"
+        source.error("missing_field", "search_by", message)
     fields = _fields(source)
     _check_provider(source)
     strategy = write_strategy(source, default=None)
-    write = WriteTarget(database, collection, by or "", strategy) if strategy is not None else None
-    return EntitySource(database, collection, by or "", fields, write)
+    value = None if query is None or by is None else query[by]
+    write = WriteTarget(database, collection, by or "", strategy, value=value) if strategy is not None else None
+    return EntitySource(database, collection, by or "", fields, write, query)
+
+
+def _written_key(source: Section, query: Mapping[str, Any]) -> str | None:
+    """The field of the query that finds the document again when it is written back: `search_by`, or the only one."""
+    by = source.text("search_by") or (next(iter(query)) if len(query) == 1 else "_id" if "_id" in query else None)
+    field = "query_template" if "query_template" in source.body else "query"
+    written = source.body.get(field)
+    if isinstance(written, Mapping) and source.text("search_by") not in (None, *written):
+        source.error("wrong_value", "search_by", f"must be one of the fields of {field}: the one that finds it again")
+        return None
+    if source.text("write_strategy") is None:
+        return by if by in query else None
+    if by is None or by not in query:
+        source.error("missing_field", "search_by", f"is needed: which field of {field} finds what is written back")
+        return None
+    if not FIELD_NAME.fullmatch(by) or not isinstance(query[by], str | int | float | bool):
+        message = f"{by} finds what is written back, so it must be one value, such as '{{{{runtime.order_id}}}}'"
+        source.error("wrong_value", field, message)
+        return None
+    return by
 
 
 def _state(source: Section, given: SourceContext) -> Source:

@@ -167,7 +167,8 @@ def _persisted(variable: Variable, section: Section, variables: Mapping[str, Var
         return variable
     written = written_field(place, "persist_to", field or variable.name)
     strategy = entity.write.strategy if entity.write is not None else "on_success"
-    target = WriteTarget(entity.database, entity.collection, entity.search_by, strategy, written)
+    value = entity.query.get(entity.search_by) if entity.query else None
+    target = WriteTarget(entity.database, entity.collection, entity.search_by, strategy, written, value)
     return replace(variable, source=replace(source, persist_to=target))
 
 

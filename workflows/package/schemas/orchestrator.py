@@ -4,6 +4,8 @@ from typing import get_args
 
 from workflows.context.value_types import TYPE_NAMES
 from workflows.package.models import Pattern, StartupMode
+from workflows.package.reading.requirements import MAX_NAMES
+from workflows.package.reading.requirements import NAME as VARIABLE
 from workflows.package.schemas.vocabulary import (
     VERSION,
     Schema,
@@ -49,6 +51,17 @@ _LIMITS = mapping(
     },
     additionalProperties=False,
 )
+_REQUIRES = mapping(
+    "What a worker must have before a run of the package begins",
+    {
+        "env": {
+            "type": ["array", "null"],
+            "items": text("A name, never a value", pattern=f"^{VARIABLE.pattern}$"),
+            "maxItems": MAX_NAMES,
+            "description": "Environment variables that must be set where the worker is started",
+        }
+    },
+)
 
 
 def orchestrator() -> Schema:
@@ -67,6 +80,7 @@ def orchestrator() -> Schema:
         "initial_message_to_user": nullable_text("A greeting for a user interface; not executed"),
         "max_turns": whole("Turns of the whole chat; default 50"),
         "limits": either(_LIMITS, {"type": "null"}),
+        "requires": either(_REQUIRES, {"type": "null"}),
         "retry": {"description": "Not executed yet"},
         "on_failure": {"description": "Not executed yet"},
         "failure_message_key": nullable_text("The text variable whose value stands before the reason of a failed run"),

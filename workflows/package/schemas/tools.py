@@ -2,7 +2,7 @@
 
 from typing import get_args
 
-from workflows.package.models import HookKind, Moment, ToolKind
+from workflows.package.models import HookKind, Moment, OnError, ToolKind
 from workflows.package.schemas.vocabulary import (
     VERSION,
     Schema,
@@ -44,9 +44,16 @@ _TOOL = mapping(
         "bind_to_agent": flag(
             "false: not offered to the agent's model; with auto_invoke it is called with the structured reply"
         ),
+        "effects": one_of(
+            ("none", "unknown"), "none: a call changes nothing, so that a replay may make it again unasked"
+        ),
         "timeout_s": _TIMEOUT,
         "timeout_seconds": _TIMEOUT,
         "timeout": _TIMEOUT,
+        "on_error": one_of(
+            get_args(OnError),
+            "What a failed call does: the model is told, or the run fails as tool_error; default tell",
+        ),
         **read_only("ui", "ui_contract", "outcome", "constraints", "integration"),
     },
     required=["file", "function"],
