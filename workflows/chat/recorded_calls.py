@@ -35,7 +35,7 @@ async def record_call(
         removed=changes.removed,
         written=tuple(sorted(changes.written)),
         answers=tuple(call.answers),
-        incidents=noted,
+        incidents=(*call.incidents, *noted),
     )
     live.journal.add(step)
     await live.keep_journal()
