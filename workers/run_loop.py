@@ -195,17 +195,17 @@ def owed_by(
 
 
 def record_of(chat: Conversation, claim: Claim) -> Mapping[str, Any]:
-    """What the last steps left: the context, what failed outside of the turns that were kept, and what is known of a
-    turn that was not finished. A run that rests in the middle of a turn goes on from the context before that turn, so
-    that stays."""
+    """What the last steps left: the context, what failed outside of the turns that were kept, how many calls failed in
+    all, and what is known of a turn that was not finished. A run that rests in the middle of a turn goes on from the
+    context before that turn, so that stays."""
     try:
         context = {"context": as_storable(chat.kept())} if not (chat.resting and chat.turns) else {}
     except NotStorableError as error:
         log.warning("last_context_not_stored", extra={"run_id": chat.fixed["run_id"], "reason": str(error)})
         context = {}
     errors = [chat.redactor.data(incident.as_document()) for incident in chat.incidents]
-    errors = as_storable({"errors": errors})["errors"]
-    return {**context, "errors": errors, "unfinished": unfinished_turn(chat, claim)}
+    left = {"failed_tools": chat.failed_tools, "unfinished": unfinished_turn(chat, claim)}
+    return {**context, **left, "errors": as_storable({"errors": errors})["errors"]}
 
 
 async def take_turns(chat: Conversation, claim: Claim, worker: WorkerProcess) -> Outcome:

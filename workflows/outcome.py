@@ -34,6 +34,7 @@ class OutcomeError:
     message: str
     agent: str | None = None
     turn: int | None = None
+    tool: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +65,8 @@ class Outcome:
         error = None if self.error is None else asdict(self.error)
         if error is not None:
             error["message"] = _storable_text(error["message"])
+            if error["tool"] is None:  # a worker of an older version knows no such field
+                del error["tool"]
         return {"kind": self.kind.value, "reason": _storable_text(self.reason), "error": error}
 
 

@@ -31,14 +31,23 @@ def turn_lines(number: int, turn: "TurnReport") -> Iterable[Line]:
 
 
 def failure_lines(errors: Iterable[Mapping[str, Any]], *, tracebacks: bool = False) -> Iterable[Line]:
-    """What failed in the package's own code, and how; and the last place that its traceback names."""
+    """What failed in the package's own code, and how; and the author's own line."""
     for error in errors:
-        places = _PLACE.findall(str(error["traceback"]))
-        where = "" if not places else " ({}:{}, in {})".format(*places[-1])
+        place = place_of(error)
+        where = "" if place is None else f" ({place})"
         yield BAD, printable(f"   ! {error['where']}: {error['type']}: {error['message']}{where}")
         if tracebacks:
             for line in str(error["traceback"]).splitlines():
                 yield DIM, f"     {printable(line)}"
+
+
+def place_of(error: Mapping[str, Any]) -> str | None:
+    """Of an error in a run's record. Those of older versions have no place of their own but the traceback's last."""
+    if "place" in error:
+        place: str | None = error["place"]
+        return place
+    places = _PLACE.findall(str(error["traceback"]))
+    return "{}:{}, in {}".format(*places[-1]) if places else None
 
 
 def shown(value: Any) -> str:

@@ -5,10 +5,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from pymongo import ASCENDING
 from starlette.requests import Request
 from starlette.responses import Response
 
 from accounting.totals.reading import Wanted as WantedUsage
+from ops.cli.runs.lines import lasting
 from ops.console import asked
 from ops.console.budgets import WARNS_AT, budget_rows
 from ops.console.desk import Desk
@@ -28,6 +30,8 @@ LATELY = timedelta(hours=24)
 MOST_COUNTED = 1_000
 NEWEST = 8
 MOST_PAUSED = 8
+MAX_WAITING = 8
+MAX_QUESTION = 300  # characters
 MOST_LOOKED_AT = 500  # of triggers made at run time: no index knows which are inactive
 
 
@@ -62,11 +66,12 @@ def _tiles(app_id: str | None, now: datetime) -> Sequence[Tile]:
 async def overview(desk: Desk, _request: Request, visitor: Visitor) -> Response:
     store, app_id, now = desk.ground.store, visitor.scope, datetime.now(UTC)
     tiles = _tiles(app_id, now)
-    chart, budgets, newest, troubled, paused, inactive, made, *counts = await _together(
+    chart, budgets, newest, troubled, waiting, paused, inactive, made, *counts = await _together(
         chart_of(desk.ground.database, WantedUsage(app_id=app_id, since=now - LATELY), None, now=now),
         budget_rows(desk.ground.database, visitor.caller),
         _runs(store, Matching(app_id=app_id)),
         _runs(store, Matching(app_id=app_id, states=NOT_SUCCEEDED, since=now - LATELY)),
+        _longest_waiting(store, app_id, now),
         rows_of(desk, visitor, Wanted(app_id, state="paused"), limit=MOST_PAUSED),
         rows_of(desk, visitor, Wanted(app_id, state="inactive"), limit=MOST_PAUSED, looks=MOST_LOOKED_AT),
         desk.ground.triggers.triggers.count_documents(made_query(Wanted(app_id), ""), limit=MOST_LOOKED_AT + 1),
@@ -82,6 +87,7 @@ async def overview(desk: Desk, _request: Request, visitor: Visitor) -> Response:
         ],
         newest=newest,
         troubled=troubled,
+        waiting=waiting,
         paused=paused,
         inactive=inactive,
         looked_at=MOST_LOOKED_AT if made > MOST_LOOKED_AT else None,
@@ -103,6 +109,28 @@ async def _count(store: RunStore, matching: Matching) -> int:
 def _shown(tile: Tile, count: int) -> Mapping[str, Any]:
     text = f"{MOST_COUNTED:,}+" if count > MOST_COUNTED else f"{count:,}"
     return {"label": tile.label, "kind": tile.kind if count else "none", "path": tile.path, "count": text}
+
+
+async def _longest_waiting(store: RunStore, app_id: str | None, now: datetime) -> list[dict[str, Any]]:
+    """Runs that wait for a person, the one that has waited longest first. Each began when its turn ended."""
+    query = {**Matching(app_id=app_id, states=(RunState.NEEDS_HUMAN,)).query(), "finished_at": {"$type": "date"}}
+    shown = ("app_id", "workflow", "finished_at", "question.agent", "question.text", "question.title")
+    found = store.runs.find(query, dict.fromkeys(shown, 1)).sort("finished_at", ASCENDING).limit(MAX_WAITING)
+    return [_waiting_row(run, now) async for run in found]
+
+
+def _waiting_row(run: Mapping[str, Any], now: datetime) -> dict[str, Any]:
+    question = run.get("question") or {}
+    return {
+        "run_id": run["_id"],
+        "path": asked.run_path(run["_id"]),
+        "app_id": run["app_id"],
+        "workflow": run["workflow"],
+        "agent": question.get("agent") or "",
+        "question": str(question.get("title") or question.get("text") or "")[:MAX_QUESTION],
+        "since": run["finished_at"],
+        "waited": lasting(run["finished_at"], now),
+    }
 
 
 async def _runs(store: RunStore, matching: Matching) -> list[dict[str, Any]]:

@@ -81,6 +81,7 @@ def row_of(run: Mapping[str, Any]) -> dict[str, Any]:
         "outcome": "" if outcome.get("kind") in (None, state) else outcome["kind"].replace("_", " "),
         "reason": "" if state == RunState.SUCCEEDED else outcome.get("reason", ""),
         "turn": run["turn"],
+        "failed_tools": run.get("failed_tools", 0),
         "attempt": run["attempt"],
         "tokens": usage.get("input_tokens", 0) + usage.get("output_tokens", 0) if usage else None,
         "cost_usd": usage.get("cost_usd"),

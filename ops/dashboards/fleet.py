@@ -122,7 +122,27 @@ def _keeping_up() -> list[Panel]:
         graph(115, "Given back because of a limit", held, unit=PER_SECOND, width=12).with_target(
             query(rate("unattended_runs_held_total", "hold"), "{{hold}}")
         ),
+        *_for_person(),
     ]
+
+
+def _for_person() -> list[Panel]:
+    waiting = "Runs that have asked a question and go on when a person answers, by workflow. They hold no slot."
+    age = "How long the oldest of them has waited. The line is four hours, after which an alert fires."
+    link = runbook("A run waits for a person")
+    return [
+        stacked(graph(116, "Waiting for a person", waiting, unit="short", width=12))
+        .with_target(query(_of_store("unattended_runs_waiting_for_person", "sum"), "{{workflow}}"))
+        .links([link]),
+        lined(graph(117, "Longest wait for a person", age, unit="s", width=12), red_from(4 * 3600))
+        .with_target(query(_of_store("unattended_oldest_waiting_for_person_age_seconds", "max"), "{{workflow}}"))
+        .links([link]),
+    ]
+
+
+def _of_store(gauge: str, added: str) -> str:
+    """By workflow, of what every exporter shows by app and workflow."""
+    return f"{added} by (workflow) (max by (app, workflow) ({gauge}{{{WHO}}}))"
 
 
 def _objectives() -> list[Panel]:

@@ -31,6 +31,7 @@ class StoreCollector(Collector):
             self._runs(snapshot),
             *usage_families(snapshot.usage, snapshot.apps, self._counters),
             *_queue(snapshot.queue),
+            *_for_person(snapshot),
             *_triggers(snapshot.triggers),
             *budget_families(snapshot.budgets, snapshot.apps, self._counters),
             *_ledger(snapshot.ledger),
@@ -67,6 +68,20 @@ def _queue(queue: Queue) -> Iterator[Metric]:
     yield gauge("unattended_runs_parked", "Runs at rest after their attempts", queue.parked)
     waited = "How long a run that may start has waited for a worker, at most"
     yield gauge("unattended_oldest_queued_age_seconds", waited, queue.oldest_queued_age_s)
+
+
+def _for_person(snapshot: Snapshot) -> Iterator[Metric]:
+    """Apps without a label of their own together: all of their runs, and the age of the oldest."""
+    counts: dict[Labels, float] = {}
+    ages: dict[Labels, float] = {}
+    for owner, waiting in snapshot.queue.for_person.items():
+        labels = (snapshot.apps.label(owner.app), owner.workflow)
+        counts[labels] = counts.get(labels, 0) + waiting.count
+        ages[labels] = max(ages.get(labels, 0.0), waiting.oldest_age_s)
+    names = ("app", "workflow")
+    yield gauge_by("unattended_runs_waiting_for_person", "Runs that wait for a person's answer", names, counts)
+    oldest = "How long the oldest of those runs has waited for its answer"
+    yield gauge_by("unattended_oldest_waiting_for_person_age_seconds", oldest, names, ages)
 
 
 def _triggers(triggers: Triggers) -> Iterator[Metric]:

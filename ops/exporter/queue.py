@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from pymongo.asynchronous.client_session import AsyncClientSession
 from pymongo.asynchronous.database import AsyncDatabase
@@ -23,6 +23,19 @@ _READY: Document = {"lane": {"$gt": ""}}
 _QUEUED: Document = {"state": RunState.QUEUED.value}
 
 
+class AppWorkflow(NamedTuple):
+    app: str
+    workflow: str
+
+
+@dataclass(frozen=True, slots=True)
+class PersonWait:
+    """Runs that wait for a person, and for how long the first of them has waited."""
+
+    count: int
+    oldest_age_s: float
+
+
 @dataclass(frozen=True, slots=True)
 class Queue:
     """`queued` by hold; the empty name is the queue proper, and the age is that of its oldest."""
@@ -31,6 +44,7 @@ class Queue:
     parked: int = 0
     queued: Mapping[str, int] = field(default_factory=dict)
     oldest_queued_age_s: float = 0.0
+    for_person: Mapping[AppWorkflow, PersonWait] = field(default_factory=dict)
 
 
 class QueueLook:
@@ -51,7 +65,17 @@ class QueueLook:
             parked=await self._count({"state": RunState.PARKED.value}),
             queued={"": ready + due, **dict.fromkeys(HOLDS, 0), **held},
             oldest_queued_age_s=max((self._now - oldest).total_seconds(), 0.0),
+            for_person=await self._for_person(),
         )
+
+    async def _for_person(self) -> Mapping[AppWorkflow, PersonWait]:
+        found = await self._found(person_pipeline())
+        return {
+            AppWorkflow(row["_id"]["app"], row["_id"]["workflow"]): PersonWait(
+                row["count"], max((self._now - (row["since"] or self._now)).total_seconds(), 0.0)
+            )
+            for row in found
+        }
 
     async def _ready(self) -> tuple[int, datetime | None]:
         """Run ids sort by acceptance. If one has waited since before the last of them was accepted, none is older."""
@@ -97,6 +121,16 @@ def held_pipeline() -> list[Document]:
     return [
         {"$match": {**_QUEUED, "hold": {"$in": list(HOLDS)}}},
         {"$group": {"_id": "$hold", "count": {"$sum": 1}}},
+    ]
+
+
+def person_pipeline() -> list[Document]:
+    """A run begins to wait when its turn ends: its `finished_at`, which an answer takes away."""
+    key = {"app": "$app_id", "workflow": "$workflow"}
+    waits = {"state": RunState.NEEDS_HUMAN.value, "app_id": {"$gte": ""}}
+    return [
+        {"$match": waits},
+        {"$group": {"_id": key, "count": {"$sum": 1}, "since": {"$min": "$finished_at"}}},
     ]
 
 

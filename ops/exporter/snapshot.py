@@ -50,7 +50,8 @@ class Snapshots:
         runs, change, queue = await at_one_moment(self._database, self._counted)
         budgets = await look_at_budgets(self._database)
         limited = [each.app_id for each in budgets.standings if each.app_id is not None]
-        apps = await self._apps.learn([*busiest_first(runs, change), *limited])
+        waiting = [owner.app for owner in queue.for_person]
+        apps = await self._apps.learn([*busiest_first(runs, change), *limited, *waiting])
         return Snapshot(
             runs=runs,
             usage=self._usage.take(change, apps),

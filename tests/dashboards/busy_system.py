@@ -55,9 +55,14 @@ HELPDESK: Document = {
         "tools": [{"agent": "Sorter", "file": "look_up.py", "function": "look_up", "description": "Looks it up"}]
     },
     "tools/look_up.py": """
-def look_up(ticket: str) -> str:
+from workflows.tools import use_ui_tool
+
+
+async def look_up(ticket: str) -> str:
     if ticket == "unknown":
         raise LookupError("no such ticket")
+    if ticket == "expensive":
+        await use_ui_tool("Approve", {"ticket": ticket})
     return "printer, third floor"
 """,
     "triggers": {
@@ -117,6 +122,7 @@ class BusySystem:
         for budget in BUDGETS:
             self.asked("PUT", "/budgets", budget)
         self.enqueue("poison")
+        self.enqueue("expensive")  # waits for a person to the end
         self.asked("POST", "/triggers/Helpdesk/inbox/pause?app_id=hooli", {"note": "an audit"})
         with MongoClient[dict[str, Any]](self.mongodb_url) as client:
             orders = client["shop"]["orders"]
@@ -243,7 +249,8 @@ def _answer(request: Mapping[str, Any], number: int, mood: Mood) -> Answer:
     took = usage(size, 10 + number % 30, cached=size // 2, reasoning=number % 8)
     if tool and request["messages"][-1]["role"] != "tool":
         name, arguments = tool
-        wanted = {"ticket": "unknown"} if "unknown" in asked else arguments
+        special = next((ticket for ticket in ("unknown", "expensive") if ticket in asked), None)
+        wanted = arguments if special is None else {"ticket": special}
         return completion(None, tool_calls=[call(name, json.dumps(wanted))], usage=took)
     forgets = request["model"] == "house-7b" and number % 2 == 0
     return completion(text, usage=None if forgets else took)

@@ -8,7 +8,7 @@ from typing import Any
 
 from triggers.computation import Computation
 from triggers.control.errors import UnfitTriggerError, UnknownTriggerError
-from triggers.control.known import Known, check_started
+from triggers.control.known import Known, check_answers_approved, check_started
 from triggers.control.pausing import one_of_its_apps, readable
 from triggers.happening import Happening, run_request, selected_app
 from triggers.kinds import KINDS
@@ -49,9 +49,11 @@ async def fire(
     app_id: str | None = None,
     event: Mapping[str, Any] | None = None,
     viewer: str | None = None,
+    may_approve: bool = True,
 ) -> Sequence[Fired]:
     """Also of one that is paused: whoever fires it by hand means it. All its runs, or none when one cannot be."""
     trigger = readable(known)
+    check_answers_approved(known, may_approve=may_approve)
     check_started(ground.catalog, known.workflow, viewer=viewer)
     now, event = datetime.now(UTC), event or {}
     apps = await _apps(ground, known, one_of_its_apps(known, app_id), event, now)

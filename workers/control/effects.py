@@ -68,6 +68,7 @@ class Effects:
     writes: list[WriteEffect] = field(default_factory=list)
     unknown_turn: int | None = None
     more: int = 0
+    why_new: str = "since the run succeeded"
 
     def __bool__(self) -> bool:
         return bool(self.calls or self.writes or self.unknown_turn is not None)
@@ -92,14 +93,14 @@ class Effects:
 
     def about_keys(self) -> str:
         if self.keys == "new":
-            return "Its tools are given new idempotency keys, since the run succeeded: what they do is done once more."
+            return f"Its tools are given new idempotency keys, {self.why_new}: what they do is done once more."
         return (
             "Its tools are given the same turn_idempotency_key in the same turn: a service that knows the key does "
             "nothing twice, all others do it again."
         )
 
     def as_json(self) -> dict[str, Any]:
-        return asdict(self)
+        return {name: value for name, value in asdict(self).items() if name != "why_new"}
 
 
 class WouldRepeatError(RefusedError):
@@ -110,6 +111,11 @@ class WouldRepeatError(RefusedError):
         super().__init__(f"{run_id} was not replayed, since a replay does again what it has done: {listed}")
         self.run_id = run_id
         self.effects = effects
+
+
+async def find_effects(store: RunStore, run_id: str) -> Effects:
+    run = await store.runs.find_one({"_id": run_id}, dict.fromkeys(EFFECT_FIELDS, 1))
+    return Effects() if run is None else await effects_of(store, run)
 
 
 async def effects_of(store: RunStore, run: Document) -> Effects:

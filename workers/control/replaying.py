@@ -109,6 +109,8 @@ async def _replayable(store: RunStore, run_id: str, app_id: str | None) -> tuple
 
 async def _check_effects(store: RunStore, run: Document, options: ReplayOptions) -> None:
     if not options.repeat_done and (effects := await effects_of(store, run)):
+        if options.new_keys and not has_new_keys(run):
+            effects.keys, effects.why_new = "new", "as you ask"
         raise WouldRepeatError(run["_id"], effects)
 
 

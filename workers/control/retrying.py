@@ -4,7 +4,7 @@ import asyncio
 import logging
 
 from workers.control.changed import PAUSE_S, TRIES, Changed, names, seen
-from workers.control.effects import EFFECT_FIELDS, effects_of
+from workers.control.effects import find_effects
 from workers.control.errors import RefusedError
 from workers.store.ordering import awaited_order_of
 from workers.store.run import TERMINAL, HoldKind, RunState
@@ -45,8 +45,7 @@ async def _what_it_repeats(store: RunStore, run_id: str, state: RunState) -> str
     """Beside the advice to replay it: what it has done, and would do again."""
     if state is not RunState.PARKED and state not in TERMINAL:
         return ""
-    run = await store.runs.find_one({"_id": run_id}, dict.fromkeys(EFFECT_FIELDS, 1))
-    effects = None if run is None else await effects_of(store, run)
+    effects = await find_effects(store, run_id)
     return f", and does again what it has done: {'; '.join(effects.sentences())}" if effects else ""
 
 

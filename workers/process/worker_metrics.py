@@ -38,9 +38,9 @@ class WorkerMetrics:
         handed_over = "Turns that handed over to another agent"
         self._handoffs = counter("unattended_handoffs_total", handed_over, ["workflow", "agent"])
         self._calls = of_call("unattended_model_call_seconds", "Time a model took to answer", ["workflow", "agent"])
-        answered = "Time a tool took to answer or to fail"
+        answered = "Time a tool or a lifecycle tool took to answer or to fail"
         self._tools = of_call("unattended_tool_call_seconds", answered, ["workflow", "tool"])
-        failed = "Tool calls that failed or were refused for their arguments"
+        failed = "Calls of tools and lifecycle tools that failed or were refused for their arguments"
         self._tool_errors = counter("unattended_tool_errors_total", failed, ["workflow", "tool"])
         retried = "Attempts that failed and are followed by another one"
         self._retries = counter("unattended_run_retries_total", retried, ["workflow", "reason"])

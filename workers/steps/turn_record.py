@@ -22,7 +22,12 @@ def stored(turn: Turn, checkpoint: Checkpoint) -> tuple[dict[str, Any], dict[str
         context = as_storable(checkpoint.context)
     except NotStorableError as error:
         raise PackageDefect(str(error)) from None
-    return document, {"next_agent": checkpoint.next_agent, "context": context, "progress": checkpoint.progress()}
+    return document, {
+        "next_agent": checkpoint.next_agent,
+        "context": context,
+        "progress": checkpoint.progress(),
+        "failed_tools": checkpoint.counters.failed_tools,
+    }
 
 
 def record_of_writes(writes: Sequence[DocumentWrite]) -> dict[str, Any]:

@@ -121,6 +121,7 @@ def _not_yet() -> Document:
         "worker_losses": 0,
         "wakes": 0,
         "turn": 0,
+        "failed_tools": 0,
         "lease": {"owner": None, "token": 0, "until": None},
         "context": {},
         "answers": [],
@@ -138,7 +139,7 @@ def as_json(document: Mapping[str, Any]) -> dict[str, Any]:
         shown["debounce"] = {"until": debounce["until"], "events": len(debounce["events"])}
     if "question" in document:  # a listing may have left it out
         shown["questions"] = document.get("questions") or ([document["question"]] if document["question"] else [])
-    return {"run_id": document["_id"], **shown}
+    return {"run_id": document["_id"], "failed_tools": 0, **shown}  # which runs of older versions do not have
 
 
 # Parts of update pipelines. In one `$set` every expression sees the document as it was before.

@@ -53,6 +53,12 @@ RUN_INDEXES = (
         name="by_end",
         partialFilterExpression={"finished_at": {"$type": "date"}},
     ),
+    # Which apps and workflows wait for a person, how many of their runs, and since when: counted without reading a run.
+    IndexModel(
+        [("state", ASCENDING), ("app_id", ASCENDING), ("workflow", ASCENDING), ("finished_at", ASCENDING)],
+        name="waiting_for_person",
+        partialFilterExpression={"state": RunState.NEEDS_HUMAN.value},
+    ),
     # What `overlap` asks: which earlier runs of a trigger and app still go on; and how many of the newest have failed.
     IndexModel(
         [

@@ -15,6 +15,7 @@ from pydantic import Field, create_model
 
 from workflows.chat import guards
 from workflows.chat.errors import StepFailed
+from workflows.chat.incidents import with_place
 from workflows.chat.invoking import RaisedError
 from workflows.chat.journal import CallStep
 from workflows.chat.live import LiveTurn
@@ -22,6 +23,7 @@ from workflows.chat.people import Call
 from workflows.chat.recorded_calls import record_call
 from workflows.chat.tool_calls import measured, note_recorded
 from workflows.chat.tool_functions import (
+    MAX_REASON,
     ToolFunction,
     ToolRefused,
     as_answer,
@@ -36,7 +38,6 @@ from workflows.package.automatic import automatic_tools
 from workflows.package.models import Package, Tool
 
 OUTPUT_NAME = "structured_output"  # under which a tool finds the whole reply among the context variables
-MAX_REASON = 1_000
 
 
 def load_auto_tools(
@@ -138,7 +139,7 @@ async def _call(live: LiveTurn, call: Call, tool: ToolFunction, output: Any) -> 
     except ToolRefused as refused:
         raise _failed(live, tool, refused, str(refused)) from None
     except RaisedError as raised:
-        raise _failed(live, tool, raised.error, str(raised)) from None
+        raise _failed(live, tool, raised.error, with_place(str(raised), raised.error)) from None
     return await record_call(live, call, view, text=text, unseen=(OUTPUT_NAME,))
 
 
@@ -146,4 +147,4 @@ def _failed(live: LiveTurn, tool: ToolFunction, error: BaseException, words: str
     """What is raised, after it is noted."""
     note_failure(live, tool.name, error)
     message = f"the automatic tool {tool.name} of agent {live.agent} failed in turn {live.number}: {words}"
-    return StepFailed(storable(live.chat.redactor.text(message))[:MAX_REASON])
+    return StepFailed(storable(live.chat.redactor.text(message))[:MAX_REASON], tool=tool.name)

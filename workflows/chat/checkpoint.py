@@ -17,7 +17,8 @@ class CheckpointError(ValueError):
 @dataclass(slots=True)
 class Counters:
     """What a run has used up, over all its attempts. `answered` and `failed` are model calls by who asked; answers
-    count once their turn is committed, since a turn that is taken again gets them again."""
+    count once their turn is committed, since a turn that is taken again gets them again; so do `failed_tools`, the
+    failed calls of the package's own code: tools, lifecycle tools and hooks."""
 
     model_calls: int = 0
     tool_calls: int = 0
@@ -26,6 +27,7 @@ class Counters:
     worked_s: float = 0.0
     answered: dict[str, int] = field(default_factory=dict)
     failed: dict[str, int] = field(default_factory=dict)
+    failed_tools: int = 0
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)

@@ -89,6 +89,18 @@ class StepFailed(ChatError):  # noqa: N818 -- names what failed, reads better in
 
     kind = OutcomeKind.TOOL_ERROR
 
+    def __init__(self, message: str, *, tool: str | None = None) -> None:
+        super().__init__(message)
+        self.tool = tool
+
+    def outcome(self, *, agent: str | None = None, turn: int | None = None) -> Outcome:
+        error = OutcomeError(type(self).__name__, str(self), agent=agent, turn=turn, tool=self.tool)
+        return Outcome(self.kind, str(self), error)
+
+
+class ToolFailed(StepFailed):
+    """A model called a tool whose package says `on_error: fail`."""
+
 
 class ModelError(ChatError):
     """A call of a model failed. Transient ones (429, 5xx, network) are worth another attempt."""

@@ -1,21 +1,27 @@
-"""Incidents: what went wrong in the package's own code while the chat went on, kept for the run's record."""
+"""Incidents: errors of the package's own code, kept for the run's record with the author's own line."""
 
 import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from types import FrameType
 from typing import Any
 
+from workflows.chat.module_finder import PACKAGE_MODULES
 from workflows.context.storable_values import storable
 
 MAX_TRACEBACK = 8_000
 MAX_MESSAGE = 500
 MAX_KEPT = 50  # of a turn, or of a run outside of its turns
+SHARED = "_shared"  # the folder beside the packages
+MAX_CAUSES = 10  # an error's causes may go in a circle
 _LONGEST = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class Incident:
-    """`where` names the step: `tool lookup`, `after_chat report.py:send`."""
+    """`where` names the step: `tool lookup`, `after_chat report.py:send`. `place` is the author's own line:
+    `tools/mail.py:12, in send`; None where no frame is of the package's files, and in records of older versions."""
 
     where: str
     type: str
@@ -23,13 +29,21 @@ class Incident:
     traceback: str
     agent: str | None = None
     turn: int | None = None
+    place: str | None = None
 
     def kept(self, show: Callable[[str], str]) -> "Incident":
         """As a record holds it: without what `show` hides, short, and of whole characters."""
         lines = storable(show(self.traceback))
         shown = lines if len(lines) <= MAX_TRACEBACK else f"… {lines[-MAX_TRACEBACK:]}"  # the end says what happened
         message = storable(show(self.message))[:MAX_MESSAGE]
-        return replace(self, where=show(self.where), type=storable(show(self.type)), message=message, traceback=shown)
+        place = None if self.place is None else storable(show(self.place))[:MAX_MESSAGE]
+        name = storable(show(self.type))
+        return replace(self, where=show(self.where), type=name, message=message, traceback=shown, place=place)
+
+    @property
+    def words(self) -> str:
+        place = "" if self.place is None else f" ({self.place})"
+        return f"{self.type}: {self.message}{place}"
 
     def as_document(self) -> dict[str, Any]:
         return asdict(self)
@@ -43,7 +57,46 @@ def incident_of(error: BaseException, *, where: str, agent: str | None = None, t
     """Whole, or nearly: whoever keeps it takes hidden values out before anything is cut."""
     lines = "".join(traceback.format_exception(error))
     message = words_of(error)
-    return Incident(where, type(error).__name__, message[:_LONGEST], lines[-_LONGEST:], agent, turn)
+    kind, place = type(error).__name__, place_of(error)
+    return Incident(where, kind, message[:_LONGEST], lines[-_LONGEST:], agent, turn, place)
+
+
+def place_of(error: BaseException) -> str | None:
+    """The innermost line that is in the package's own files, of the error or else of its causes.
+
+    Below it are only libraries, whose lines say little to the author: `<frozen os>:679` for a missing variable."""
+    cause: BaseException | None = error
+    for _ in range(MAX_CAUSES):
+        if cause is None:
+            return None
+        frames = traceback.walk_tb(cause.__traceback__)
+        own = [shown for frame, line in frames if (shown := _own_line(frame, line)) is not None]
+        if own:
+            return own[-1]
+        cause = cause.__cause__ or cause.__context__
+    return None
+
+
+def with_place(words: str, error: BaseException) -> str:
+    place = place_of(error)
+    return words if place is None else f"{words} ({place})"
+
+
+def _own_line(frame: FrameType, line: int) -> str | None:
+    """By the name of the module that the code belongs to, which no other module has. The names below the loading's own
+    are those of folders and files: first the package, or what is shared beside it."""
+    module, file = frame.f_globals.get("__name__"), Path(frame.f_code.co_filename)
+    if type(module) is not str or not module.startswith(PACKAGE_MODULES) or file.suffix != ".py":
+        return None  # the package's code may have put anything there
+    names = module.split(".")[1:]
+    if file.name == "__init__.py":
+        names.append(file.stem)
+    if not 0 < len(names) < len(file.parts):
+        return None
+    inside = file.parts[-len(names) :]
+    shown = "/".join(inside if inside[0] == SHARED else inside[1:])
+    function = "" if frame.f_code.co_name == "<module>" else f", in {frame.f_code.co_name}"
+    return f"{shown}:{line}{function}"
 
 
 def words_of(error: BaseException) -> str:

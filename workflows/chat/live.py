@@ -73,6 +73,7 @@ class Conversation:
     keep_open_turn: KeepOpenTurn = _keep_nothing
     begun: Counter[str] = field(default_factory=Counter)  # steps outside of turns, by label
     incidents: list[Incident] = field(default_factory=list)  # outside of committed turns
+    failed_steps: int = 0  # outside of turns
     clock: WorkedTime = field(default_factory=lambda: WorkedTime(float("inf")))
     speaking: "LiveTurn | None" = None
     on_tool_call: OnToolCall = lambda _tool, _seconds, _failed: None
@@ -94,7 +95,14 @@ class Conversation:
         take_out(kept, self.suppressed, self.redactor, fixed=self.fixed)
         return kept.data
 
+    @property
+    def failed_tools(self) -> int:
+        """Also those of a turn that is not committed, and of steps outside of turns."""
+        speaking = 0 if self.speaking is None else self.speaking.failed_tools
+        return self.counters.failed_tools + speaking + self.failed_steps
+
     def note(self, incident: Incident) -> None:
+        self.failed_steps += 1
         if len(self.incidents) < MAX_KEPT:
             self.incidents.append(incident.kept(self.redactor.text))
 
@@ -124,6 +132,7 @@ class LiveTurn:
     parting: str = ""  # what it said beside its transfer
     stop: Exception | None = None
     incidents: list[Incident] = field(default_factory=list)
+    failed_tools: int = 0  # not as many as `incidents` may hold, but all
     # What was answered for people, by the tool that showed something and by the function that asked.
     ui_answers: list[tuple[str, Mapping[str, Any]]] = field(default_factory=list)
     hooked: "HookedAgent | None" = None  # how its hooks see the agent in this turn
@@ -156,6 +165,7 @@ class LiveTurn:
         return {"turn": self.number, "agent": self.agent, "calls": [asdict(call) for call in self.tool_calls]}
 
     def note(self, incident: Incident) -> None:
+        self.failed_tools += 1
         if len(self.incidents) < MAX_KEPT:
             self.incidents.append(incident.kept(self.chat.redactor.text))
 
@@ -171,6 +181,7 @@ class LiveTurn:
         self.apply(ContextChanges(copy.deepcopy(dict(step.changes)), step.removed, frozenset(step.written)))
         self.learn_answers(step.answers)
         self.incidents.extend(step.incidents)
+        self.failed_tools += len(step.incidents)
 
     def learn_answers(self, answers: Iterable[tuple[tuple[str, ...], Mapping[str, Any]]]) -> None:
         self.ui_answers.extend((name, response) for names, response in answers for name in names)

@@ -1,13 +1,14 @@
 """Package steps: lifecycle tools and hooks as loaded functions, and what becomes of their failures."""
 
 import logging
+import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, get_args
 
 from workflows.chat.context_parameters import CONTEXT
 from workflows.chat.errors import StepFailed
-from workflows.chat.incidents import Incident, incident_of
+from workflows.chat.incidents import Incident, incident_of, with_place
 from workflows.chat.invoking import RaisedError, invoke
 from workflows.chat.live import Conversation, LiveTurn
 from workflows.chat.passing import Passing, by_name, by_position
@@ -36,6 +37,7 @@ class Step:
     """`label`: `before_chat prepare.py:prepare`. `agent`: None means every agent."""
 
     label: str
+    name: str
     kind: Moment | HookKind
     agent: str | None
     function: Callable[..., Any]
@@ -48,9 +50,21 @@ class Step:
         counts = chat.begun if chat.speaking is None else chat.speaking.step_calls
         counts[self.label] += 1
         threads, call = chat.built.threads, Call(position=f"{self.label} {counts[self.label]}", chat=chat)
-        return await invoke(
-            self.function, *positional, keywords=keywords, threads=threads, timeout_s=timeout_s, call=call
-        )
+        began = time.monotonic()
+        try:
+            result = await invoke(
+                self.function, *positional, keywords=keywords, threads=threads, timeout_s=timeout_s, call=call
+            )
+        except RaisedError:
+            self._measure(chat, began, failed=True)
+            raise
+        self._measure(chat, began, failed=False)
+        return result
+
+    def _measure(self, chat: Conversation, began: float, *, failed: bool) -> None:
+        """As a tool: a lifecycle tool that fails at the end of a chat leaves the run succeeded."""
+        if self.kind in get_args(Moment):
+            chat.on_tool_call(self.name, time.monotonic() - began, failed)
 
 
 def load_lifecycle(package: Package, modules: PackageModules) -> Mapping[Moment, tuple[Step, ...]]:
@@ -58,7 +72,14 @@ def load_lifecycle(package: Package, modules: PackageModules) -> Mapping[Moment,
     found: dict[Moment, list[Step]] = {}
     for tool in package.lifecycle_tools:
         function = modules.function(tool.file, tool.function)
-        step = Step(_label(tool.moment, tool), tool.moment, tool.agent, function, by_name(function, LIFECYCLE_NAMES))
+        step = Step(
+            _label(tool.moment, tool),
+            tool.function,
+            tool.moment,
+            tool.agent,
+            function,
+            by_name(function, LIFECYCLE_NAMES),
+        )
         found.setdefault(tool.moment, []).append(step)
     return {moment: tuple(steps) for moment, steps in found.items()}
 
@@ -75,7 +96,7 @@ def _hook_step(hook: Hook, modules: PackageModules) -> Step:
     by_keyword = hook.kind == "process_message_before_send"  # AG2 names what it passes to this kind only
     passing = by_position(function, HOOK_NAMES[hook.kind], starred=not by_keyword)
     agent = None if hook.agent == ALL_AGENTS else hook.agent
-    return Step(_label(hook.kind, hook), hook.kind, agent, function, passing)
+    return Step(_label(hook.kind, hook), hook.function, hook.kind, agent, function, passing)
 
 
 def _label(kind: str, written: LifecycleTool | Hook) -> str:
@@ -114,4 +135,4 @@ def failed(
     extra = {"run_id": chat.fixed.get("run_id"), "step": step.label, "agent": agent, "turn": turn}
     log.warning("step_failed", extra={**extra, "error": type(error).__name__}, exc_info=error)
     of = "" if agent is None else f" of agent {agent} in turn {turn}"
-    return StepFailed(chat.redactor.text(f"{step.label}{of} failed: {raised}")[:MAX_REASON])
+    return StepFailed(chat.redactor.text(f"{step.label}{of} failed: {with_place(str(raised), error)}")[:MAX_REASON])

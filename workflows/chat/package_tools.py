@@ -18,13 +18,14 @@ from ag2.tools.tool import Tool as AG2Tool
 from typing_extensions import override
 
 from workflows.chat.errors import ChatError
+from workflows.chat.incidents import with_place
 from workflows.chat.invoking import RaisedError
 from workflows.chat.journal import CallStep
 from workflows.chat.live import LiveTurn, live_turn
 from workflows.chat.people import Call
 from workflows.chat.recorded_calls import record_call
 from workflows.chat.tool_calls import measured, note_recorded
-from workflows.chat.tool_functions import ToolFunction, ToolRefused, as_answer, runtime_of
+from workflows.chat.tool_functions import ToolFunction, ToolRefused, as_answer, end_run, runtime_of
 from workflows.chat.transcript import FAILED, NO_EFFECTS
 from workflows.context.call_context import CallContext
 
@@ -75,6 +76,8 @@ class PackageTool(AG2Tool):
                 return ToolResult(str(stop), metadata={FAILED: True})
         else:
             note_recorded(live, self._tool, event.arguments, step)
+            if step.incidents and self._tool.on_error == "fail":  # it was recorded before its worker was lost
+                end_run(live, self._tool, step.incidents[0].words)
         # Said beside the text: what a tool returns may read like a failure, and be none.
         failed = {FAILED: True} if step.failed else {}
         return ToolResult(step.text, metadata=failed if self._tool.has_effects else {**failed, NO_EFFECTS: True})
@@ -92,4 +95,6 @@ class PackageTool(AG2Tool):
             text, failure = redact(str(refused)), refused
         except RaisedError as raised:
             text, failure = redact(f"The tool {self.name} failed: {raised}")[:MAX_SENTENCE], raised.error
+            if self._tool.on_error == "fail":
+                end_run(live, self._tool, with_place(str(raised), raised.error))
         return await record_call(live, call, view, text=text, failure=failure)

@@ -21,6 +21,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from workflows.chat.context_parameters import CONTEXT
+from workflows.chat.errors import NeedsHuman, ToolFailed
 from workflows.chat.incidents import Incident, incident_of
 from workflows.chat.invoking import TOOL_TIMEOUT_S, RaisedError, invoke
 from workflows.chat.live import LiveTurn
@@ -31,11 +32,12 @@ from workflows.chat.tool_threads import ToolThreads
 from workflows.context.context_variables import ContextVariables
 from workflows.context.rendering import as_text
 from workflows.context.storable_values import storable
-from workflows.package.models import Package, Tool
+from workflows.package.models import OnError, Package, Tool
 
 log = logging.getLogger(__name__)
 
 MAX_RESULT = 100_000
+MAX_REASON = 1_000
 
 
 class ToolRefused(Exception):  # noqa: N818 -- a sentence for the model, not a fault of this program
@@ -51,6 +53,7 @@ class ToolFunction:
     timeout_s: float = TOOL_TIMEOUT_S
     has_effects: bool = True
     for_people: bool = False  # of a user interface: it does nothing useful unless somebody answers
+    on_error: OnError = "tell"
 
     def json_schema(self) -> dict[str, Any]:
         return self.parameters.json_schema()
@@ -107,6 +110,13 @@ def note_failure(live: LiveTurn, tool: str, error: BaseException) -> tuple[Incid
     return tuple(live.incidents[known:])
 
 
+def end_run(live: LiveTurn, tool: ToolFunction, words: str) -> None:
+    """For `on_error: fail`. Goes before a question of the same turn: a run that is to fail asks no person."""
+    if live.stop is None or isinstance(live.stop, NeedsHuman):
+        message = f"the tool {tool.name} of agent {live.agent} failed in turn {live.number}: {words}"
+        live.stop = ToolFailed(storable(live.chat.redactor.text(message))[:MAX_REASON], tool=tool.name)
+
+
 def load_tool_functions(package: Package, modules: PackageModules) -> dict[Tool, ToolFunction]:
     return {tool: tool_function(tool, modules) for tool in package.tools if tool.offered}
 
@@ -121,4 +131,5 @@ def tool_function(tool: Tool, modules: PackageModules) -> ToolFunction:
         timeout_s=TOOL_TIMEOUT_S if tool.timeout_s is None else tool.timeout_s,
         has_effects=tool.has_effects,
         for_people=tool.kind != "Agent_Tool",
+        on_error=tool.on_error,
     )

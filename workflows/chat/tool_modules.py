@@ -20,7 +20,7 @@ from types import ModuleType
 from typing import Any
 
 from workflows.chat.errors import PackageDefect
-from workflows.chat.incidents import words_of
+from workflows.chat.incidents import with_place, words_of
 from workflows.chat.module_finder import PACKAGE_MODULES, ModuleFinder
 from workflows.package.models import Package
 from workflows.package.reading.neighbours import find_module, find_neighbour, find_relative, is_allowed, is_installed
@@ -60,7 +60,8 @@ class PackageModules:
         except BaseException as error:  # a KeyboardInterrupt that a file raises would end the loop of all runs
             self.forget()
             reason = words_of(error).replace(f"{self._top}.", "").replace(self._top, "the package")
-            raise PackageDefect(f"{file.name} failed when it was loaded: {type(error).__name__}: {reason}") from error
+            words = with_place(f"{file.name} failed when it was loaded: {type(error).__name__}: {reason}", error)
+            raise PackageDefect(words) from error
 
     @property
     def used(self) -> bool:

@@ -113,6 +113,7 @@ async def keep(
     counters = replace(
         chat.counters,
         worked_s=chat.clock.total_s(),
+        failed_tools=chat.counters.failed_tools + live.failed_tools,
         answered=dict(Counter(chat.counters.answered) + live.answers),
         failed=dict(chat.counters.failed),
     )
@@ -120,6 +121,7 @@ async def keep(
     await commit(live.number, turn, Checkpoint(turns, context, decision.next_agent, counters, decision.ended))
     chat.turns.append(turn)
     chat.counters.answered = counters.answered
+    chat.counters.failed_tools = counters.failed_tools
     chat.next_agent, chat.ended = decision.next_agent, decision.ended
     chat.unseen = chat.speaking = None
 

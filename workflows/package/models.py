@@ -20,6 +20,7 @@ MANAGER = "group_manager"  # who asks a model for the next speaker, in an AutoPa
 Pattern = Literal["DefaultPattern", "AutoPattern", "RoundRobinPattern", "RandomPattern", "Pipeline", "ag2_network"]
 StartupMode = Literal["AgentDriven", "UserDriven", "BackendOnly"]
 ToolKind = Literal["Agent_Tool", "UI_Tool", "UI_Surface"]
+OnError = Literal["tell", "fail"]
 Moment = Literal["before_chat", "after_chat", "before_agent", "after_agent", "on_start", "on_complete", "on_fail"]
 HookKind = Literal[
     "update_agent_state",
@@ -101,7 +102,8 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """`bound`: the agent's model may call it. UI tools need a person, who is there when the trigger answers."""
+    """`bound`: the agent's model may call it. UI tools need a person, who is there when the trigger answers.
+    `on_error`: whether the model is told of a failed call, or the run fails."""
 
     agents: tuple[str, ...]
     file: Path
@@ -111,6 +113,7 @@ class Tool:
     bound: bool = True
     auto_invoke: bool = False
     timeout_s: float | None = None
+    on_error: OnError = "tell"
     has_effects: bool = True  # whether a call may change anything; taken for granted unless the author says none
     place: str = field(default="", compare=False)  # where it stands in its file, as tools[2]; for findings
 

@@ -18,7 +18,7 @@ USUAL_LIMIT = 1000
 MOST = 1_000_000
 _SHOWN = (
     *("app_id", "workflow", "trigger.name", "state", "hold", "held_by", "not_before"),
-    *("outcome.kind", "turn", "created_at"),
+    *("outcome.kind", "turn", "created_at", "failed_tools"),
 )
 
 
@@ -50,8 +50,11 @@ def list_runs(limit: int, as_json: bool, **given: Any) -> None:
         print_json([run_as_json(run) for run in found])
         return
     columns = ["run", "app", "workflow", "trigger", "state", "outcome", "turns", "created"]
+    if any(run.get("failed_tools") for run in found):  # in most lists there is none, and columns are dear
+        columns.append("failed calls")
     narrow = sys.stdout.isatty() and plain_or_coloured().width < WIDE
-    print_table("Runs", columns, [_row(run, narrow=narrow) for run in found], whole={"run", *columns[-4:]})
+    rows = [_row(run, narrow=narrow)[: len(columns)] for run in found]
+    print_table("Runs", columns, rows, whole={"run", *columns[4:]})
     if not found:
         click.echo("there are no runs yet" if wanted == Matching() else "no run matches", err=True)
 
@@ -65,7 +68,7 @@ def _row(run: dict[str, Any], *, narrow: bool) -> list[Any]:
     if narrow:
         run_id, created = f"…{run_id[-6:]}", created[5:16]
         outcome = None if outcome == run["state"] else outcome
-    return [run_id, *named, state, outcome, run["turn"], created]
+    return [run_id, *named, state, outcome, run["turn"], created, run.get("failed_tools") or None]
 
 
 def state_of(run: dict[str, Any]) -> str:

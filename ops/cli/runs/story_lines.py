@@ -5,10 +5,11 @@ from typing import Any
 
 from ops.cli.output import usd
 from ops.cli.runs.lines import clock, held_by, lasting
-from ops.cli.runs.question_lines import answering_command, question_lines
-from ops.cli.turn_lines import BAD, DIM, GOOD, Line, failure_lines, shown, turn_lines
+from ops.cli.runs.question_lines import answer_lines, answering_command, question_lines
+from ops.cli.turn_lines import BAD, DIM, GOOD, Line, failure_lines, turn_lines
 from ops.cli.verdicts import printable
 from ops.one_run.report import turn_report
+from workers.control.waiting import waiting_questions
 from workers.store.run import HoldKind, RunState
 
 WARN = "yellow"
@@ -22,6 +23,8 @@ def story_lines(story: Story) -> Iterator[Line]:
     yield from _outcome(story)
     for name, value in (*own_facts(story), *_ties(story), *why_so(story)):
         yield "", printable(f"  {name:<10} {value}")
+    if failed := story.get("failed_tools"):
+        yield WARN, f"  {'failed':<10} {failed} call{'s' if failed != 1 else ''} of its tools"
     yield from _owners(story)
     if story["errors"]:  # of what belongs to no turn: one that was not kept, or the end of the run
         yield "", ""
@@ -43,13 +46,14 @@ def story_lines(story: Story) -> Iterator[Line]:
 def _outcome(story: Story) -> Iterator[Line]:
     state, outcome = RunState(story["state"]), story["outcome"]
     style = _STYLES.get(state, "")
-    if outcome is None:
+    if outcome is None or waiting_questions(story):  # the questions say it, once
         yield style, state.value
         return
     yield style, printable(f"{state.value}, {outcome['kind']}: {outcome['reason']}")
     error = outcome.get("error")
     if error:
-        place = f" of {error['agent']} in turn {error['turn']}" if error.get("agent") else ""
+        tool = f" of the tool {error['tool']}" if error.get("tool") else ""
+        place = f"{tool} of {error['agent']} in turn {error['turn']}" if error.get("agent") else ""
         yield style, printable(f"  {error['type']}{place}: {error['message']}")
 
 
@@ -147,8 +151,7 @@ def _turns(turns: list[Mapping[str, Any]]) -> Iterator[Line]:
 
 def _answers(story: Story) -> Iterator[Line]:
     for answer in story.get("answers") or []:
-        said = {name: value for name, value in answer.items() if name not in {"at", "by"} and value}
-        yield "", printable(f"  answered by {answer.get('by')}, {clock(answer.get('at'))}: {shown(said)}")
+        yield from (("", f"  {line}") for line in answer_lines(answer, clock(answer.get("at"))))
 
 
 def repeat_lines(story: Story) -> Iterator[str]:
@@ -168,8 +171,8 @@ def next_steps(story: Story) -> Iterator[str]:
         yield f"start it anew: {command} replay {run_id}"
         yield f"or give it up: {command} discard {run_id}"
     elif state == RunState.NEEDS_HUMAN:
-        question = story.get("question")
-        yield f"answer it: {answering_command(run_id, question) if question else f'{command} answer {run_id} -m TEXT'}"
+        commands = [answering_command(run_id, question) for question in waiting_questions(story)]
+        yield from (f"answer it: {each}" for each in commands or [f"{command} answer {run_id}"])
         yield f"or give it up: {command} discard {run_id}"
     elif state == RunState.FAILED and not story.get("replays"):
         yield f"once the cause is mended, start it anew: {command} replay {run_id}"

@@ -238,7 +238,8 @@ async def test_lists_are_filtered_and_refusals_are_one_line_with_an_exit_code(st
     stage.package("Relay", relay("Relay", ["A"]))
     ours = (await stage.accept("Relay", wake=False)).run_id
     theirs = (await stage.accept("Relay", app_id="globex", wake=False)).run_id
-    await stage.store.runs.update_one({"_id": theirs}, {"$set": {"state": "failed", "outcome": OUTCOME}})
+    failing = {"state": "failed", "outcome": OUTCOME, "failed_tools": 2}
+    await stage.store.runs.update_one({"_id": theirs}, {"$set": failing})
 
     async def listed(*arguments: str) -> list[str]:
         done = await unattended(stage, "runs", "list", *arguments, "--json")
@@ -253,6 +254,9 @@ async def test_lists_are_filtered_and_refusals_are_one_line_with_an_exit_code(st
     assert list(found) == list(filters.values())
 
     table = await unattended(stage, "runs", "list")
+    assert [line.split("\t")[-1] for line in table.out.splitlines()] == ["failed calls", "2", ""]
+    without = await unattended(stage, "runs", "list", "--app", "acme")
+    assert without.out.splitlines()[0].endswith("\tcreated")
     assert [line.split("\t")[:6] for line in table.out.splitlines()[1:]] == [
         [theirs, "globex", "Relay", "test", "failed", "model_error"],
         [ours, "acme", "Relay", "test", "queued", ""],

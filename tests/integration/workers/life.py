@@ -14,7 +14,17 @@ from workers.control.retrying import retry_now
 from workers.store.run import TERMINAL, Accepted, RunRequest, RunState
 from workers.store.run_document import run_document
 
-NOT_OF_OLD = ("lane", "history", "answers", "question", "cancel_requested", "claimed_at", "errors", "replay_of")
+NOT_OF_OLD = (
+    "lane",
+    "history",
+    "answers",
+    "question",
+    "cancel_requested",
+    "claimed_at",
+    "errors",
+    "failed_tools",
+    "replay_of",
+)
 
 
 class Life:

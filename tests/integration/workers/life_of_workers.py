@@ -151,7 +151,7 @@ class Worker:
         outcome = {"kind": "completed", "reason": f"${state}", "error": None}
         record: Document = {"outcome": outcome, "usage": {}, "errors": []}
         if state is RunState.NEEDS_HUMAN:
-            record["question"] = {"number": len(claim.document["answers"]) + 1, "kind": "message"}
+            record["question"] = {"number": len(claim.document.get("answers") or ()) + 1, "kind": "message"}
         owed = (self.written(claim, "end"),) if self.dice.random() < 0.1 else ()
         await self.ownership.finish(claim, state, record, writes=owed)
         self.world.did[state] += 1

@@ -104,7 +104,7 @@ async def test_a_package_that_would_end_its_worker_ends_its_runs_only(stage: Sta
     well = await stage.ended((await stage.accept("Well")).run_id)
 
     assert (ends["state"], ends["outcome"]["kind"]) == ("failed", "package_error")
-    assert ends["outcome"]["reason"] == "work.py failed when it was loaded: KeyboardInterrupt: "
+    assert ends["outcome"]["reason"] == "work.py failed when it was loaded: KeyboardInterrupt:  (tools/work.py:1)"
     assert (odd["state"], odd["outcome"]["reason"]) == ("failed", "away")
     assert [run["state"] for run in (leaves, well)] == ["succeeded", "succeeded"]
     [turn] = await stage.store.committed_turns(leaves["_id"], up_to=1)

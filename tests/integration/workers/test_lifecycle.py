@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 import sys
 from dataclasses import replace
 from typing import Any
@@ -108,6 +109,8 @@ async def test_what_the_first_and_the_last_steps_write_is_kept_and_written_back(
     assert (await database["greetings"].find_one({}, {"_id": 0}))["text"] == "ended as completed"  # type: ignore[index]  # it is there
     [error] = (await shown(stage, run["_id"]))["errors"]
     assert (error["where"], error["message"]) == ("after_chat steps.py:raising", "at the end")
+    assert re.fullmatch(r"tools/steps\.py:\d+, in raising", error["place"])
+    assert run["failed_tools"] == 1  # though it succeeded
     assert "raise ValueError" in error["traceback"]
 
 
@@ -161,6 +164,7 @@ async def test_a_hook_that_fails_says_so_in_the_record_of_the_run(stage: Stage) 
     [error] = show["errors"]
     assert (error["type"], error["message"]) == ("ValueError", "not like this: ok")
     assert (error["agent"], error["turn"]) == ("A", 1)
+    assert show["failed_tools"] == 1  # though its turn is not kept
 
 
 async def test_a_run_that_is_tried_again_is_closed_after_its_last_attempt_only(stage: Stage) -> None:
@@ -196,3 +200,36 @@ async def test_a_worker_that_lost_a_run_stops_closing_it_and_the_next_one_closes
     assert run["state"] == "succeeded"
     assert steps_taken(stage) == ["begun", "begun", "ended"]
     assert len(await stage.usage_rows(run_id)) == 1
+
+
+@pytest.mark.parametrize("on_error", ["tell", "fail"])
+async def test_a_tool_whose_failure_matters_fails_its_run_and_others_are_counted(stage: Stage, on_error: str) -> None:
+    package = relay("Relay", ["A"])
+    package["tools"] = {"tools": [{"agent": "A", "file": "post.py", "function": "post", "on_error": on_error}]}
+    package["tools/post.py"] = "import os\n\n\ndef post():\n    return os.environ['NO_SUCH_HOOK']\n"
+    stage.package("Relay", package)
+    stage.answers({"A": [{"tool_calls": [{"name": "post"}]}, {"text": "posted"}]})
+    await stage.start_worker()
+
+    run = await stage.ended((await stage.accept("Relay")).run_id)
+
+    assert run["failed_tools"] == 1
+    if on_error == "tell":
+        assert run["state"] == "succeeded"
+        [turn] = await stage.store.committed_turns(run["_id"], up_to=1)
+        [error] = turn["errors"]
+        assert (error["type"], error["message"]) == ("KeyError", "'NO_SUCH_HOOK'")
+        assert error["place"] == "tools/post.py:5, in post"
+        return
+    assert (run["state"], run["turn"], run["attempt"]) == ("failed", 0, 1)
+    assert run["outcome"] == {
+        "kind": "tool_error",
+        "reason": ("the tool post of agent A failed in turn 1: KeyError: 'NO_SUCH_HOOK' (tools/post.py:5, in post)"),
+        "error": {
+            "type": "ToolFailed",
+            "message": run["outcome"]["reason"],
+            "agent": "A",
+            "turn": 1,
+            "tool": "post",
+        },
+    }

@@ -206,6 +206,7 @@ async def test_its_metrics_are_valid_and_say_what_its_runs_did(stage: Stage) -> 
     }
 
     assert (run["state"], run["attempt"]) == ("succeeded", 2)
+    assert run["failed_tools"] == 1  # a call that was refused for its arguments is none
     assert values["unattended_tool_call_seconds_count", "Relay", "double"] == 2
     assert values["unattended_tool_errors_total", "Relay", "double"] == 1
     assert values["unattended_tool_call_seconds_count", "Relay", "boom"] == 1

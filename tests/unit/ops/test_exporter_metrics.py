@@ -16,7 +16,7 @@ from ops.exporter.budgets import BudgetLook, Scope, scope_of_ever
 from ops.exporter.ended_runs import RunLabels
 from ops.exporter.ledger import LedgerState
 from ops.exporter.metrics import StoreCollector
-from ops.exporter.queue import Queue
+from ops.exporter.queue import AppWorkflow, PersonWait, Queue
 from ops.exporter.snapshot import Snapshot, busiest_first
 from ops.exporter.triggers import Triggers
 from ops.exporter.usage import Change
@@ -164,6 +164,26 @@ def test_what_waits_and_what_is_late_is_shown_as_it_is_now() -> None:
     assert (series["runs_queued", ("",)], series["runs_queued", ("budget",)]) == (3, 0)
     assert series["triggers_paused", ("operator",)] == 5
     assert series["triggers_made", ("schedule",)] == 6
+
+
+def test_runs_that_wait_for_a_person_are_shown_by_app_and_workflow() -> None:
+    """Those of apps without a label of their own together, with the oldest of them; a workflow that waits no more has
+    no series, so that its alert ends."""
+    waiting = {
+        AppWorkflow("acme", "Refund"): PersonWait(2, 60.5),
+        AppWorkflow("b", "Refund"): PersonWait(3, 10),
+        AppWorkflow("c", "Refund"): PersonWait(4, 500),
+    }
+
+    series = shown(queue=Queue(for_person=waiting))
+
+    assert {labels: value for (name, labels), value in series.items() if name == "runs_waiting_for_person"} == {
+        ("acme", "Refund"): 2,
+        ("_other", "Refund"): 7,
+    }
+    ages = {each: age for (name, each), age in series.items() if name == "oldest_waiting_for_person_age_seconds"}
+    assert ages == {("acme", "Refund"): 60.5, ("_other", "Refund"): 500}
+    assert not [name for name, _ in shown() if "for_person" in name]
 
 
 def test_of_budgets_with_the_same_labels_the_fullest_is_shown_and_no_rejection_is_lost() -> None:

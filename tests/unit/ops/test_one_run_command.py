@@ -14,6 +14,8 @@ from ops.cli.turn_lines import failure_lines, turn_lines
 from ops.one_run.live_view import LiveView
 from ops.one_run.report import RunReport, ToolCallReport, TurnReport, turn_report
 from tests.unit.ops.test_one_run import DONE, PAIR, READ, calls, package, with_tool
+from workers.store.run import RunState
+from workflows.outcome import Outcome, OutcomeError, OutcomeKind
 
 REFUSED = {"workflow_name": "Small", "initial_agent": "Nobody"}
 
@@ -94,7 +96,7 @@ def test_a_tools_failure_is_shown_with_its_place_and_its_traceback_when_asked(tm
     short = unattended_run(folder, "--script", answers)
     long = unattended_run(folder, "--script", answers, "--verbose")
 
-    assert f"ValueError: boom ({folder.resolve()}/tools/act.py:2, in act)" in short.stdout
+    assert "ValueError: boom (tools/act.py:2, in act)" in short.stdout
     assert "Traceback" not in short.stdout
     assert "Traceback" in long.stdout
 
@@ -221,6 +223,20 @@ def test_no_color_is_respected(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "m1. A" not in shown
 
 
+@pytest.mark.parametrize(("state", "code"), [("needs_human", 33), ("failed", 31), ("succeeded", 32)])
+def test_a_run_that_asks_a_person_is_no_red_error(state: str, code: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    outcome = Outcome(OutcomeKind.NEEDS_HUMAN, "pay waits", OutcomeError("NeedsHuman", "pay waits", "A", 1))
+    report = RunReport("run_1", "W", RunState(state), outcome, (), {}, (), (), (), (), 1, 0.1)
+    out = Terminal()
+
+    LiveView(out, note=lambda _: None, verbose=False).end(report)
+
+    assert f"\x1b[{code}m{state}, needs_human: pay waits" in out.getvalue()
+    assert ("NeedsHuman of A" in out.getvalue()) == (state != "needs_human")
+
+
 def test_what_would_steer_a_terminal_is_shown_as_text_and_what_is_long_is_cut() -> None:
     call = ToolCallReport("act", {"text": "y" * 5_000}, "z" * 5_000)
     out = io.StringIO()
@@ -236,10 +252,26 @@ def test_what_would_steer_a_terminal_is_shown_as_text_and_what_is_long_is_cut() 
     assert len(lines[2]) < 5_000
 
 
-def test_a_failure_without_a_traceback_has_no_place() -> None:
-    error = {"where": "tool act", "type": "TimedOutError", "message": "too long", "traceback": ""}
+@pytest.mark.parametrize(
+    ("kept", "shown"),
+    [
+        ({"traceback": ""}, ""),
+        # As an older version kept it.
+        (
+            {"traceback": '  File "/p/t.py", line 2, in t\n  File "<frozen os>", line 679, in get\n'},
+            " (<frozen os>:679, in get)",
+        ),
+        (
+            {"traceback": '  File "<frozen os>", line 679, in get\n', "place": "tools/t.py:2, in t"},
+            " (tools/t.py:2, in t)",
+        ),
+        ({"traceback": '  File "<frozen os>", line 679, in get\n', "place": None}, ""),
+    ],
+)
+def test_a_failure_is_shown_with_its_place(kept: dict[str, Any], shown: str) -> None:
+    error = {"where": "tool act", "type": "TimedOutError", "message": "too long", **kept}
 
-    assert list(failure_lines([error], tracebacks=True)) == [("red", "   ! tool act: TimedOutError: too long")]
+    assert list(failure_lines([error])) == [("red", f"   ! tool act: TimedOutError: too long{shown}")]
 
 
 def test_a_turn_that_an_older_worker_kept_is_shown() -> None:

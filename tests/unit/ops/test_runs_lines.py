@@ -65,6 +65,19 @@ def test_what_failed_outside_of_a_turn_is_shown_too() -> None:
     assert quiet[-1].startswith("1 model calls, 2 tokens in, 3 out, USD")
 
 
+@pytest.mark.parametrize(("count", "words"), [(1, "1 call of its tools"), (12, "12 calls of its tools")])
+def test_a_run_in_which_tools_failed_says_so_though_it_succeeded(count: int, words: str) -> None:
+    assert [line for line in told(failed_tools=count) if line not in told()] == [f"  failed     {words}"]
+    assert told(failed_tools=0) == told()
+
+
+def test_a_tool_that_failed_the_run_is_named() -> None:
+    error = {"type": "ToolFailed", "message": "so", "agent": "Payer", "turn": 2, "tool": "charge"}
+    lines = told(state="failed", outcome={"kind": "tool_error", "reason": "so", "error": error})
+
+    assert "  ToolFailed of the tool charge of Payer in turn 2: so" in lines
+
+
 def test_the_head_says_whose_run_it_is_and_how_long_it_took() -> None:
     assert told()[:6] == [
         "run_1  Small for acme",
@@ -290,3 +303,20 @@ def test_a_run_that_waits_for_its_turn_is_followed_as_such() -> None:
     held = Happening("held", None, "run_1", "acme", "Relay", {"hold": "concurrency", "held_by": "order:acme/doc"})
 
     assert happening_line(held, alone=True).plain.strip() == "waits for its turn in acme/doc"
+
+
+@pytest.mark.parametrize(
+    ("state", "style"), [("succeeded", "green"), ("needs_human", "yellow"), ("failed", "red"), ("parked", "red")]
+)
+def test_a_run_that_waits_for_a_person_is_no_red_error(state: str, style: str) -> None:
+    facts = {"state": state, "outcome": "x", "reason": "pay waits for a person"}
+    error = {"type": "NeedsHuman", "message": "pay waits", "agent": "A", "turn": 1}
+    question = {"kind": "tool", "number": 1, "turn": 1, "text": "pay waits for a person", "tool": "Refund"}
+    outcome = {"kind": "needs_human", "reason": "pay waits for a person", "error": error}
+
+    ended = happening_line(Happening("ended", None, "run_1", "acme", "Relay", facts), alone=True)
+    lines = [*story_lines({**STORY, "state": "needs_human", "outcome": outcome, "questions": [question]})]
+
+    assert ended.spans[-1].style == style
+    assert "red" not in {style for style, _ in lines}
+    assert sum("pay waits" in line for _, line in lines) == 1  # it is said once

@@ -118,7 +118,7 @@ async def test_once_it_has_ended_the_next_run_finds_what_became_of_it(
                 except PackageDefect as error:
                     return str(error)
 
-    assert await found() in ("Hangs", "work.py failed when it was loaded: OSError: no such host")
+    assert await found() in ("Hangs", "work.py failed when it was loaded: OSError: no such host (tools/work.py:5)")
     assert packages.times_begun("Hangs") == (1 if ends == "well" else 2)
 
 

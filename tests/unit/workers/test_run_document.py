@@ -6,10 +6,13 @@ from typing import Any
 import pytest
 from ulid import ULID
 
+from workers.steps.turn_record import stored
 from workers.store.ordering import as_head, as_held, awaited_order_of, order_key_of
 from workers.store.run import RunRequest, TriggerEvent, new_run_id
 from workers.store.run_document import as_json, key_of_app, run_document
 from workers.store.storable import NotStorableError
+from workflows.chat.checkpoint import Checkpoint, Counters
+from workflows.chat.transcript import Turn
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 
@@ -83,3 +86,16 @@ def test_a_chain_is_kept_and_how_a_run_finds_its_worker_is_not_shown() -> None:
     assert not {"order_head", "lane", "wake_at"} & shown.keys()
     assert as_json(debounced)["debounce"] == {"until": NOW, "events": 2}
     assert "chain" not in document()
+
+
+def test_failed_calls_of_tools_stand_in_the_run_with_each_turn() -> None:
+    """Where lists find them: of a run that goes on, and of one whose worker was lost after the turn."""
+    turn = Turn("A", "ok")
+
+    _, kept = stored(turn, Checkpoint((turn,), {}, None, Counters(failed_tools=3)))
+
+    assert kept["failed_tools"] == 3
+    assert document()["failed_tools"] == 0
+    of_an_older_version = {name: value for name, value in document().items() if name != "failed_tools"}
+    assert as_json(of_an_older_version)["failed_tools"] == 0
+    assert as_json({**document(), **kept})["failed_tools"] == 3

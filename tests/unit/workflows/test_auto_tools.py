@@ -185,7 +185,11 @@ async def test_arguments_are_found_by_their_words(
 FAILING: list[tuple[str, Any, tuple[str, ...]]] = [
     ("def f(amount): ...", {}, ("the automatic tool f needs amount", "the reply of A has refund, order_id")),
     ("def f(refund: list): ...", {}, ("the automatic tool f of agent A failed in turn 1", "refund: Input should be")),
-    ("def f():\n    raise ValueError('no ledger')", {}, ("f of agent A failed in turn 1: ValueError: no ledger",)),
+    (
+        "def f():\n    raise ValueError('no ledger')",
+        {},
+        ("f of agent A failed in turn 1: ValueError: no ledger (tools/t0.py:2, in f)",),
+    ),
     ("async def f():\n    import asyncio\n    raise asyncio.CancelledError", {}, ("it cancelled itself",)),
     ("def f():\n    raise SystemExit(3)", {}, ("SystemExit: 3",)),
     ("async def f():\n    import asyncio\n    await asyncio.sleep(9)", {"timeout_s": 0.01}, ("f of agent A failed",)),
@@ -206,6 +210,7 @@ async def test_a_tool_that_fails_ends_the_chat_and_says_why(
     assert [each for each in words if each not in outcome.reason] == []
     assert outcome.error is not None
     assert (outcome.error.type, outcome.error.agent, outcome.error.turn) == ("StepFailed", "A", 1)
+    assert outcome.error.tool == (None if "needs amount" in outcome.reason else "f")
     assert kept.turns == []
 
 

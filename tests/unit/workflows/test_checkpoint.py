@@ -192,7 +192,7 @@ ENDED = Outcome(OutcomeKind.WORKFLOW_FAILED, "so", OutcomeError("LimitReached", 
 
 @pytest.mark.parametrize("ended", [None, ENDED])
 def test_a_checkpoint_is_the_same_after_it_was_kept(ended: Outcome | None) -> None:
-    counters = Counters(1, 2, 3, 4, 5.5, {"A": 1}, {"B": 2})
+    counters = Counters(1, 2, 3, 4, 5.5, {"A": 1}, {"B": 2}, 6)
     checkpoint = Checkpoint((TURN,), {"x": [1, {"y": None}]}, "B", counters, ended)
 
     kept = json.loads(json.dumps(checkpoint.as_json(), allow_nan=False))

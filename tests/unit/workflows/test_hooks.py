@@ -281,7 +281,7 @@ def f(messages):
 """
     outcome, _ = await chat(tmp_path, code, hook(ALL, "f")).run()
 
-    assert outcome.reason == f"{ALL} own.py:f of agent A in turn 1 failed: OSError: unreadable"
+    assert outcome.reason == f"{ALL} own.py:f of agent A in turn 1 failed: OSError: unreadable (tools/own.py:4, in get)"
 
 
 async def test_runs_at_once_do_not_share_an_agent(tmp_path: Path) -> None:

@@ -85,6 +85,6 @@ async def test_what_a_hook_leaves_and_raises_it_when_it_is_read_fails_the_hook(
 
     told_shortly = "it cancelled itself" if "Cancelled" in said else said
     assert outcome.kind is OutcomeKind.TOOL_ERROR
-    assert outcome.reason == f"{kind} own.py:f of agent A in turn 1 failed: {told_shortly}"
+    assert outcome.reason == f"{kind} own.py:f of agent A in turn 1 failed: {told_shortly} (tools/own.py:4, in get)"
     assert chat.last is not None
     json.dumps([each.as_document() for each in chat.last.incidents])

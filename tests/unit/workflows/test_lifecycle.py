@@ -271,7 +271,9 @@ async def test_a_step_that_fails_fails_the_run_and_says_where(
 
     where = "" if agent is None else " of agent A in turn 1"
     assert outcome.kind is OutcomeKind.TOOL_ERROR
-    assert outcome.reason == f"{moment} steps.py:{moment}{where} failed: ValueError: it was (hidden)"
+    said = f"{moment} steps.py:{moment}{where} failed: ValueError: it was (hidden)"
+    line = 2 + 3 * MOMENTS.index(moment)
+    assert outcome.reason == f"{said} (tools/steps.py:{line}, in {moment})"
     assert outcome.error is not None
     assert (outcome.error.type, outcome.error.agent, outcome.error.turn) == ("StepFailed", agent, turn)
     assert kept.turns == []
@@ -279,6 +281,7 @@ async def test_a_step_that_fails_fails_the_run_and_says_where(
     assert failing.last is not None
     [incident] = failing.last.incidents
     assert (incident.where, incident.type, incident.agent) == (f"{moment} steps.py:{moment}", "ValueError", agent)
+    assert failing.last.failed_tools == 1
     assert "raise ValueError" in incident.traceback
     assert "secret-value" not in json.dumps(incident.as_document())
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from tests.unit.workflows.chats import Chat, Kept, built
-from tests.unit.workflows.packages import load, write_tool
+from tests.unit.workflows.packages import load, rule, write_tool
 from tests.unit.workflows.test_tool_threads import until
 from workflows.chat import turn_client
 from workflows.chat.incidents import MAX_KEPT
@@ -20,12 +20,13 @@ from workflows.chat.package_tools import PackageTool
 from workflows.chat.tool_functions import MAX_RESULT, load_tool_functions
 from workflows.chat.tool_modules import PackageModules
 from workflows.context.redaction import Redactor
-from workflows.outcome import OutcomeKind
+from workflows.outcome import Outcome, OutcomeKind
 
 if TYPE_CHECKING:
     from ag2.context import ConversationContext
     from ag2.events import ModelResponse, ToolCallEvent
 
+T = {"agent": "A", "file": "t.py", "function": "t"}
 TWICE = {"answers": {"A": [{"tool_calls": [{"name": "t"}]}, {"text": "went on"}]}}
 
 
@@ -202,6 +203,125 @@ async def test_what_went_wrong_stands_in_the_turns_record_without_what_is_hidden
     assert error.message.startswith("the key is (hidden)xxx")
     assert "in t\n" in error.traceback
     assert "hunter2" not in kept.saved[0]
+
+
+FAILS = {
+    "an error": ("def t(): raise KeyError('SLACK_URL')\n", "KeyError: 'SLACK_URL' (tools/t.py:1, in t)"),
+    "too slow": ("import asyncio\nasync def t(): await asyncio.sleep(9)\n", "it took longer than 0.2 s"),
+    "no text": (
+        "class Odd:\n    def __str__(self): raise OSError\ndef t(): return Odd()\n",
+        "OSError:  (tools/t.py:2, in __str__)",
+    ),
+}
+
+
+@pytest.mark.parametrize(("source", "words"), FAILS.values(), ids=FAILS.keys())
+async def test_a_tool_with_on_error_fail_fails_the_run_with_agent_turn_tool_and_error(
+    tmp_path: Path, source: str, words: str
+) -> None:
+    write_tool(tmp_path, "t.py", source)
+    package = load(tmp_path, tools=[{**T, "on_error": "fail", "timeout_s": 0.2}])
+
+    chat = Chat(built(package, TWICE, tmp_path))
+    outcome, kept = await chat.run()
+
+    assert outcome.kind is OutcomeKind.TOOL_ERROR
+    assert outcome.error is not None
+    assert outcome.error.message.startswith(f"the tool t of agent A failed in turn 1: {words}")
+    assert outcome.as_document()["error"] == {
+        "type": "ToolFailed",
+        "agent": "A",
+        "turn": 1,
+        "tool": "t",
+        "message": outcome.reason,
+    }
+    assert Outcome.from_document(outcome.as_document()).error == outcome.error
+    assert (kept.turns, len(kept.calls)) == ([], 1)  # the model is not asked again
+    assert chat.last is not None
+    assert (chat.last.failed_tools, len(chat.last.incidents)) == (1, 1)
+
+
+async def test_a_failure_that_ends_the_run_goes_before_a_question_of_the_same_reply(tmp_path: Path) -> None:
+    asks = "from workflows.tools import use_ui_tool\nasync def asks(): return await use_ui_tool('Card', {})\n"
+    write_tool(tmp_path, "t.py", asks + "async def t():\n    import asyncio\n    await asyncio.sleep(0.2)\n    1 / 0\n")
+    package = load(tmp_path, tools=[{**T, "on_error": "fail"}, {**T, "function": "asks"}])
+    both = {"answers": {"A": [{"tool_calls": [{"name": "asks"}, {"name": "t"}]}, {"text": "went on"}]}}
+
+    outcome, _ = await Chat(built(package, both, tmp_path)).run()
+
+    assert outcome.kind is OutcomeKind.TOOL_ERROR
+
+
+ASKS = """
+from workflows.tools import use_ui_tool
+
+async def asks(): return await use_ui_tool("Card", {})
+
+def t(): 1 / 0
+"""
+
+
+@pytest.mark.parametrize("on_error", ["tell", "fail"])
+async def test_a_call_that_failed_before_its_turn_rested_is_counted_once_and_means_the_same(
+    tmp_path: Path, on_error: str
+) -> None:
+    """Its record may be all that a lost worker left of a run that was about to fail."""
+    write_tool(tmp_path, "t.py", ASKS)
+    package = load(tmp_path, tools=[T, {**T, "function": "asks"}])
+    both = {"answers": {"A": [{"tool_calls": [{"name": "t"}, {"name": "asks"}]}, {"text": "went on"}]}}
+    asking = Chat(built(package, both, tmp_path))
+    outcome, kept = await asking.run()
+    assert (outcome.kind, asking.last and asking.last.failed_tools) == (OutcomeKind.NEEDS_HUMAN, 1)
+
+    package = load(tmp_path, tools=[{**T, "on_error": on_error}, {**T, "function": "asks"}])
+    answered = Chat(built(package, both, tmp_path))
+    assert asking.last is not None
+    [question] = asking.last.questions
+    answered.answers = {question.id: {"responses": {"Card": {"ok": True}}, "question": question.as_document()}}
+    outcome, kept = await answered.run(kept)
+
+    assert answered.last is not None
+    assert answered.last.failed_tools == 1
+    if on_error == "tell":
+        assert (outcome.kind, kept.turn(1).text) == (OutcomeKind.COMPLETED, "went on")
+        return
+    assert outcome.kind is OutcomeKind.TOOL_ERROR
+    assert outcome.reason == (
+        "the tool t of agent A failed in turn 1: ZeroDivisionError: division by zero (tools/t.py:6, in t)"
+    )
+
+
+@pytest.mark.parametrize("on_error", ["tell", "fail"])
+async def test_a_refused_call_is_told_to_the_model_and_is_no_failed_tool(tmp_path: Path, on_error: str) -> None:
+    write_tool(tmp_path, "t.py", "def t(n: int): ...\n")
+    package = load(tmp_path, tools=[{**T, "on_error": on_error}])
+
+    outcome, kept = await Chat(built(package, TWICE, tmp_path)).run()
+
+    assert outcome.kind is OutcomeKind.COMPLETED
+    assert "do not fit: n:" in result(kept)
+    assert kept.checkpoint(1).counters.failed_tools == 0
+
+
+async def test_failed_tools_are_counted_once_over_turns_and_attempts(tmp_path: Path) -> None:
+    """Also more than the record of a turn keeps; those of a turn that is taken again count once."""
+    write_tool(tmp_path, "t.py", "def t(n: int): raise ValueError(n)\n")
+    package = load(tmp_path, tools=[T], handoffs={"handoff_rules": [rule("A", "A")]})
+    calls = [{"name": "t", "arguments": {"n": number}} for number in range(MAX_KEPT + 1)]
+    rounds = [{"tool_calls": calls}, {"text": "ok"}, {"tool_calls": calls[:1]}]
+    lost = {"answers": {"A": [*rounds, {"error": {"status": 400}}]}}
+
+    chat = Chat(built(package, lost, tmp_path))
+    outcome, kept = await chat.run()
+
+    assert outcome.kind is OutcomeKind.MODEL_ERROR
+    assert kept.checkpoint(1).counters.failed_tools == MAX_KEPT + 1
+    assert chat.last is not None
+    assert chat.last.failed_tools == MAX_KEPT + 2
+
+    again = Chat(built(package, {"answers": {"A": [*rounds, {"text": "NEXT"}]}}, tmp_path))
+    await again.run(kept)
+    assert kept.checkpoint(2).counters.failed_tools == MAX_KEPT + 2
 
 
 async def test_a_tool_that_fails_all_the_time_does_not_fill_the_record(tmp_path: Path) -> None:

@@ -315,3 +315,28 @@ junk = st.recursive(
 def test_anything_in_the_file_is_a_finding_and_never_an_exception(tmp_path: Path, tools: Any, lifecycle: Any) -> None:
     read(tmp_path, {"tools": tools, "lifecycle_tools": lifecycle, "backend_tools": tools})
     read(tmp_path, tools)
+
+
+@pytest.mark.parametrize(
+    ("given", "on_error", "expected"),
+    [
+        ({}, "tell", []),
+        ({"on_error": None}, "tell", []),
+        ({"on_error": "tell"}, "tell", []),
+        ({"on_error": " Fail "}, "fail", []),
+        ({"on_error": "retry"}, "tell", [("error", "wrong_value", "tools[0].on_error")]),
+        ({"on_error": False}, "tell", [("error", "wrong_type", "tools[0].on_error")]),
+        # No model has called it that could be told.
+        (
+            {"on_error": "tell", "bind_to_agent": False, "auto_invoke": True},
+            "tell",
+            [("warning", "not_executed", "tools[0].on_error")],
+        ),
+        ({"on_error": "fail", "bind_to_agent": False, "auto_invoke": True}, "fail", []),
+    ],
+)
+def test_what_a_failed_call_does(tmp_path: Path, given: dict[str, Any], on_error: str, expected: Said) -> None:
+    [found], _, findings = read(tmp_path, {"tools": [tool(**given)]})
+
+    assert found.on_error == on_error
+    assert said(findings) == expected

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.unit.workflows.chats import Chat, Kept
+from tests.unit.workflows.chats import Chat, Kept, built
+from tests.unit.workflows.packages import load, write_tool
 from tests.unit.workflows.test_auto_tools import SAVE, automatic
 from workflows.chat.errors import NeedsHuman
 from workflows.chat.invoking import RaisedError
@@ -54,8 +55,8 @@ def test_each_ending_is_counted_for_what_it_is(
 class Heard(Chat):
     def conversation(self, kept: Kept, *, failed: Any = None) -> Conversation:
         made = super().conversation(kept, failed=failed)
-        self.calls: list[str] = []
-        made.on_tool_call = lambda tool, _seconds, _failed: self.calls.append(tool)
+        self.calls: list[tuple[str, bool]] = []
+        made.on_tool_call = lambda tool, _seconds, failed: self.calls.append((tool, failed))
         return made
 
 
@@ -64,4 +65,21 @@ async def test_an_automatic_one_is_counted_once(tmp_path: Path) -> None:
 
     await chat.run()
 
-    assert chat.calls == ["save"]
+    assert chat.calls == [("save", False)]
+
+
+async def test_lifecycle_tools_are_counted_and_hooks_are_not(tmp_path: Path) -> None:
+    """One that fails at the end leaves the run succeeded: its count may be all that an operator looks at."""
+    write_tool(tmp_path, "t.py", "def begin(ctx): ...\ndef end(ctx): 1 / 0\ndef read(messages): return messages\n")
+    steps = [
+        {"trigger": "before_chat", "file": "t.py", "function": "begin"},
+        {"trigger": "after_chat", "file": "t.py", "function": "end"},
+    ]
+    kind = "process_all_messages_before_reply"
+    hook = {"hook_type": kind, "hook_agent": "A", "filename": "t.py", "function": "read"}
+    package = load(tmp_path, tools={"lifecycle_tools": steps}, hooks={"hooks": [hook]})
+    chat = Heard(built(package, {"answers": {"A": [{"text": "ok"}]}}, tmp_path))
+
+    await chat.run_to_its_close()
+
+    assert chat.calls == [("begin", False), ("end", True)]

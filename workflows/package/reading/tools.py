@@ -2,8 +2,9 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import get_args
 
-from workflows.package.models import LifecycleTool, Tool, ToolKind
+from workflows.package.models import LifecycleTool, OnError, Tool, ToolKind
 from workflows.package.reading.code import PackageCode
 from workflows.package.reading.durations import read_duration_s
 from workflows.package.reading.lifecycle_tools import NEEDS_PERSON, read_lifecycle_tools
@@ -11,6 +12,7 @@ from workflows.package.reading.section import Section
 from workflows.package.reading.tool_entries import known_agent, means_every_agent, tool_code, tool_entries
 
 _KINDS: dict[str, ToolKind] = {"agenttool": "Agent_Tool", "uitool": "UI_Tool", "uisurface": "UI_Surface"}
+_ON_ERROR: dict[str, OnError] = {name: name for name in get_args(OnError)}
 EFFECTS = ("none", "unknown")
 _LISTS: dict[str, ToolKind] = {"tools": "Agent_Tool", "backend_tools": "Agent_Tool", "ui_tools": "UI_Tool"}
 
@@ -53,6 +55,7 @@ def _tool(
         section.get("ui", "ui_contract")
         section.warning("ui_tool_headless", "tool_type", f"{kind} {NEEDS_PERSON}")
     timeout_s = read_duration_s(section, "timeout_s", "timeout_seconds", "timeout", default=0.0, longest_s=86400)
+    on_error = _on_error(section, is_automatic=auto_invoke and not bound)
     has_effects = _has_effects(section)
     if found is None:
         section.get("name", "tool_id", "description")
@@ -70,6 +73,7 @@ def _tool(
         bound=bound,
         auto_invoke=auto_invoke,
         timeout_s=timeout_s or None,
+        on_error=on_error,
         has_effects=has_effects,
         place=section.path,
     )
@@ -102,6 +106,20 @@ def _kind(section: Section, default: ToolKind) -> ToolKind:
         message = "must be Agent_Tool, UI_Tool or UI_Surface; a tool of the run's life stands under lifecycle_tools"
         section.error("wrong_value", "tool_type", message)
     return kind or default
+
+
+def _on_error(section: Section, *, is_automatic: bool) -> OnError:
+    raw = section.text("on_error")
+    if raw is None:
+        return "tell"
+    on_error = _ON_ERROR.get(raw.strip().lower())
+    if on_error is None:
+        section.error(
+            "wrong_value", "on_error", "must be tell (the model is told of the error) or fail (the run fails)"
+        )
+    elif on_error == "tell" and is_automatic:
+        section.ignored("on_error", "a failed automatic tool fails the run, since no model called it; leave it out")
+    return on_error or "tell"
 
 
 def _has_effects(section: Section) -> bool:

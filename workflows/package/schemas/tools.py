@@ -2,7 +2,7 @@
 
 from typing import get_args
 
-from workflows.package.models import HookKind, Moment, ToolKind
+from workflows.package.models import HookKind, Moment, OnError, ToolKind
 from workflows.package.schemas.vocabulary import (
     VERSION,
     Schema,
@@ -50,6 +50,10 @@ _TOOL = mapping(
         "timeout_s": _TIMEOUT,
         "timeout_seconds": _TIMEOUT,
         "timeout": _TIMEOUT,
+        "on_error": one_of(
+            get_args(OnError),
+            "What a failed call does: the model is told, or the run fails as tool_error; default tell",
+        ),
         **read_only("ui", "ui_contract", "outcome", "constraints", "integration"),
     },
     required=["file", "function"],

@@ -168,7 +168,7 @@ async def test_nothing_is_done_by_a_session_that_may_not(console: Console) -> No
 
 
 async def test_actions_are_recorded_with_the_keys_name_and_a_second_click_fires_nothing(console: Console) -> None:
-    visit = await console.visit("Grace")
+    visit = await console.visit("Grace", may=("approve",))
     await visit.allow_actions()
     runs = console.gateway.ground.store.runs
 
@@ -220,7 +220,18 @@ async def test_what_a_replay_does_again_is_listed_before_it_is_made(console: Con
     turn = {"_id": f"{run_id}:1", "run_id": run_id, "number": 1, **said, "events": events}
     await console.stage.store.turns.insert_one(turn)
     outcome = {"kind": "package_error", "reason": "not written", "error": None}
-    failed = {"state": "failed", "turn": 1, "outcome": outcome, "usage": {}}
+    counted = {"version": 1, "counters": {"model_calls": 1}, "ended": None}
+    failed = {"state": "failed", "turn": 1, "outcome": outcome, "usage": {}, "progress": counted}
+    row = {
+        "_id": f"{run_id}:1:1",
+        "run_id": run_id,
+        "agent": "Payer",
+        "model": "m",
+        "at": datetime.now(UTC),
+        "ok": True,
+    }
+    spent = {"input_tokens": 1, "output_tokens": 1, "cost_nano_usd": None}
+    await console.stage.store.database["usage"].insert_one({**row, **spent})
     await console.stage.store.runs.update_one({"_id": run_id}, {"$set": failed})
     path, sentence = f"/console/runs/{run_id}/replay", "turn 1: refund(note=&#34;&lt;b&gt;12&lt;/b&gt;&#34;) was called"
 
@@ -232,6 +243,7 @@ async def test_what_a_replay_does_again_is_listed_before_it_is_made(console: Con
     assert "This happens again" in page
     assert sentence in story
     assert sentence in page
+    assert "was not finished" not in story + page
     assert 'name="repeat_done" value="1"' in page
     assert (unseen.status_code, "was not replayed" in unseen.text) == (409, True)
     new = await console.stage.run(made.headers["location"].rpartition("/")[2])
@@ -304,6 +316,53 @@ async def test_a_page_stays_small_whatever_there_is(console: Console, monkeypatc
     story = (await visit.get(f"/console/runs/{run_id}")).text
     assert (story.count('<li class="turn"'), "30 more turns" in story) == (20, True)
     assert "<strong>1</strong> <span>inactive of the first 1 triggers" in (await visit.get("/console")).text
+
+
+async def test_a_run_in_which_a_tool_failed_is_marked_in_the_list_and_on_its_page(console: Console) -> None:
+    quiet, loud = [await accepted(console.stage, app_id="marked") for _ in range(2)]
+    error = {
+        "where": "after_chat end.py:end",
+        "type": "KeyError",
+        "message": "'SLACK_URL'",
+        "traceback": "",
+        "agent": None,
+        "turn": None,
+        "place": "tools/end.py:7, in end",
+    }
+    done = {"state": "succeeded", "outcome": {"kind": "completed", "reason": "done", "error": None}}
+    await console.stage.store.runs.update_one({"_id": loud}, {"$set": {**done, "failed_tools": 1, "errors": [error]}})
+    await console.stage.store.runs.update_one({"_id": quiet}, {"$set": done, "$unset": {"failed_tools": 1}})
+    visit = await console.visit("shop", "marked")
+
+    rows = (await visit.get("/console/runs")).text.partition("<tbody>")[2].split("</tr>")
+    pages = {each: (await visit.get(f"/console/runs/{each}")).text for each in (quiet, loud)}
+
+    assert ["1 failed call<" in row for row in rows if loud[-6:] in row] == [True]
+    assert ["failed call" in row for row in rows if quiet[-6:] in row] == [False]
+    assert "<strong>1</strong> failed call of its tools" in pages[loud]
+    assert "&#39;SLACK_URL&#39; (<code>tools/end.py:7, in end</code>)" in pages[loud]
+    assert "failed call" not in pages[quiet]
+
+
+async def test_the_overview_lists_who_has_waited_longest_for_a_person(console: Console) -> None:
+    runs = [await accepted(console.stage, app_id="asking") for _ in range(3)]
+    other = await accepted(console.stage, app_id="globex")
+    for hours, run_id in enumerate((*runs, other)):
+        asks = {"agent": "Clerk", "text": f"Refund {hours} EUR?", "payload": "p" * 9000}
+        since = datetime.now(UTC) - timedelta(hours=hours)
+        waits = {"state": "needs_human", "finished_at": since, "question": asks}
+        await console.stage.store.runs.update_one({"_id": run_id}, {"$set": waits, "$unset": {"lane": 1}})
+    await console.stage.store.runs.update_one({"_id": runs[0]}, {"$set": {"question": None}})  # of an older version
+
+    page = (await (await console.visit("shop", "asking")).get("/console")).text
+
+    table = page.partition("Runs that wait for a person</caption>")[2].partition("</table>")[0]
+    order = sorted(runs, key=lambda run_id: table.index(run_id[-6:]))
+    assert order == runs[::-1]
+    assert "Refund 2 EUR?" in table
+    assert "2 h 0 min" in table
+    assert other[-6:] not in table
+    assert "pppp" not in page
 
 
 async def test_filters_that_cannot_be_meant_are_told_in_a_sentence(console: Console) -> None:
