@@ -212,7 +212,7 @@ class BoundedProtocol(HttpToolsProtocol):
             elif self._timer is None:
                 # The server's own timer ended with these bytes: a piece of a head, or of a body that nobody wants.
                 self._await_head()
-        elif self.cycle.more_body:  # started, and its body still arrives
+        elif self.cycle.more_body and not self.pipeline:  # started, and its body still arrives
             self._wait_in(route_of(self.cycle.scope["path"]))
         else:
             self._wait_in(None)
