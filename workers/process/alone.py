@@ -1,7 +1,7 @@
 """Runs alone: each suspect of killing its workers is worked on in a process of its own, beside this worker.
 
 1. `lanes` claims a suspect only where a place is reserved here, under an owner's name of its own.
-2. A server process (`workers.process.alone_server`), started for the first suspect, forks the one that serves it. Until
+2. A server process (`workers.alone_server`), started for the first suspect, forks the one that serves it. Until
    that has begun, the lease is renewed from here.
 3. The process ends with its run. If it ends without having given the run up, that loss is the run's own, and known at
    once: nobody waits for the lease, and nobody was beside it.
@@ -45,7 +45,7 @@ _PROGRAM = Path(__file__).resolve().parents[2] / "unattended.py"
 _BOOT = (
     "import runpy, sys; program, sys.path[:] = sys.argv[1], sys.argv[2:]; "
     "runpy.run_path(program)['bind_packages'](); "
-    "from workers.process.alone_server import main; main()"
+    "from workers.alone_server import main; main()"
 )
 
 

@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
-from workers.process.alone_run import serve_run
+from workers.alone_run import serve_run
 from workers.services import with_services
 from workers.settings import Settings, load_settings
 
