@@ -104,5 +104,9 @@ def totals(report: RunReport) -> str:
     cost = f", USD {usd(sum(priced))}" if priced else ""
     failed = sum(not each.ok for each in calls)
     not_ok = f" ({failed} failed)" if failed else ""
-    spent = f"{len(calls)} model calls{not_ok}, {tokens_in} tokens in, {tokens_out} out{cost}"
-    return f"{len(report.turns)} turns, {spent}, {report.duration_s:.2f} s"
+    spent = f"{_counted(len(calls), 'model call')}{not_ok}, {tokens_in} tokens in, {tokens_out} out{cost}"
+    return f"{_counted(len(report.turns), 'turn')}, {spent}, {report.duration_s:.2f} s"
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}{'s' if number != 1 else ''}"

@@ -77,7 +77,10 @@ class WorkerLosses:
     ) -> list[Document]:
         taken = {
             **LET_GO,
-            **history_of(OutcomeKind.WORKER_LOST.value, f"{why}; {losses} workers lost{told_alone(alone)}"),
+            **history_of(
+                OutcomeKind.WORKER_LOST.value,
+                f"{why}; {losses} worker{'s' if losses != 1 else ''} lost{told_alone(alone)}",
+            ),
             "state": target.value,
             "worker_losses": losses,
             "losses_alone": alone,
