@@ -52,7 +52,8 @@ class LiveView:
         outcome, asks = report.outcome, report.state is RunState.NEEDS_HUMAN
         style = GOOD if report.succeeded else "yellow" if asks else BAD
         self._print("")
-        self._print(f"{report.state.value}, {outcome.kind.value}: {printable(outcome.reason[:MAX_TEXT])}", style=style)
+        kind = "" if outcome.kind.value == report.state.value else f", {outcome.kind.value}"  # needs_human, cancelled
+        self._print(f"{report.state.value}{kind}: {printable(outcome.reason[:MAX_TEXT])}", style=style)
         error = outcome.error
         if error is not None and error.agent and not asks:
             self._print(f"  {error.type} of {printable(error.agent)} in turn {error.turn}", style=style)
