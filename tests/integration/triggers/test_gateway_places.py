@@ -154,9 +154,11 @@ async def test_a_body_that_arrives_gives_its_place_to_one_that_has_arrived(new_l
 
 async def test_the_oldest_that_waits_makes_room_and_what_is_served_lives_on(new_loop: NewLoop) -> None:
     with serving_app(new_loop, max_connections=16) as server:
-        async with server.connection() as (held, holder), callers(server, 40, post("/hooks/read", 9)) as strangers:
+        async with AsyncExitStack() as stack:
+            held, holder = await stack.enter_async_context(server.connection())
             holder.write(HELD + post("/hooks/read", 9))  # what waits behind it changes nothing for it
             assert await asyncio.to_thread(server.app.asked.wait, 20)
+            strangers = await stack.enter_async_context(callers(server, 40, post("/hooks/read", 9)))
             for _ in range(3):
                 async with server.connection() as (reader, writer):
                     writer.write(post("/hooks/read", 2) + b"ab")
