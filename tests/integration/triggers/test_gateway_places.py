@@ -164,7 +164,8 @@ async def test_the_oldest_that_waits_makes_room_and_what_is_served_lives_on(new_
                     writer.write(post("/hooks/read", 2) + b"ab")
                     assert await answers(reader) == [b"200 2"]
             oldest, _ = strangers[0]
-            assert (await everything(oldest)).startswith(b"HTTP/1.1 503 ")
+            said = await everything(oldest)
+            assert not said or said.startswith(b"HTTP/1.1 503 ")  # nothing if its head was not read yet
             assert server.metric("connections_closed_total", reason="crowded") >= 25
             server.app.answer.set()
             assert await answers(held) == [b"200 0"]
