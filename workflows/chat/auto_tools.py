@@ -80,7 +80,7 @@ async def call_auto_tools(live: LiveTurn, output: Any) -> Sequence[Mapping[str, 
         calls.append({**call, "arguments": json.dumps(arguments, ensure_ascii=False)})
         step = live.journal.result(f"auto.{index}")
         if step is None:
-            step = await _call(live, tool.new_call(f"auto.{index}", copy.deepcopy(arguments)), tool, output)
+            step = await _call(live, tool.new_call(f"auto.{index}", arguments), tool, output)
         else:
             live.apply_recorded(step)
             note_recorded(live, tool, calls[-1]["arguments"], step)
