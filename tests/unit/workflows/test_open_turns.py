@@ -9,6 +9,7 @@ import pytest
 from tests.unit.workflows.chats import Chat, Kept, built
 from tests.unit.workflows.packages import load, rule, write_tool
 from tests.unit.workflows.test_approvals import RULES, call
+from workflows.chat import script
 from workflows.context.redaction import Redactor
 from workflows.outcome import OutcomeKind
 
@@ -97,22 +98,22 @@ def note(context_variables):
     assert kept.context(1)["5"] == "five"
 
 
-async def test_calls_of_one_reply_that_have_one_id_get_their_own_results(tmp_path: Path) -> None:
+@pytest.mark.parametrize("call_id", ["same", ""], ids=["one id", "no id"])
+async def test_calls_of_one_reply_that_have_one_id_get_their_own_results(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call_id: str
+) -> None:
     replies = [{"tool_calls": [call("pay", amount=10), call("pay", amount=20)]}, {"text": "ok"}]
     chat = desk(tmp_path, PAY, replies, "pay")
-    script = chat.built.agents["A"].config.create()._metered._inner
-    original = type(script).__call__
+    wanted = script._tool_calls
 
-    class SameIds:
-        async def __call__(self, *arguments: Any, **more: Any) -> Any:
-            response = await original(script, *arguments, **more)
-            for each in response.tool_calls.calls:
-                each.id = "same"
-            return response
+    def with_one_id(*given: Any) -> Any:
+        calls = wanted(*given)
+        for each in calls:
+            each.id = call_id
+        return calls
 
-    chat.built.agents["A"].config.create()._metered._inner = SameIds()
-    kept = Kept()
-    await chat.run(kept)
+    monkeypatch.setattr(script, "_tool_calls", with_one_id)
+    _, kept = await chat.run()
     first, second = chat.questions()
     chat.give(first, {"choice": "yes"})
     chat.give(second, {"choice": "no"})
@@ -367,7 +368,7 @@ async def hook(agent, messages):
 async def test_a_step_that_asks_is_made_again_and_no_model_answer_is(tmp_path: Path, moment: str) -> None:
     replies = [{"tool_calls": [call("pay", amount=1)]}, {"text": "ok"}]
     files: dict[str, Any] = {}
-    tools = [{"agent": "A", "file": "desk.py", "function": "pay"}]
+    tools: Any = [{"agent": "A", "file": "desk.py", "function": "pay"}]
     if moment == "hook":
         files["hooks"] = [
             {"hook_type": "update_agent_state", "hook_agent": "A", "filename": "desk.py", "function": "hook"}
