@@ -391,3 +391,100 @@ async def test_a_step_that_asks_is_made_again_and_no_model_answer_is(tmp_path: P
     assert outcome.kind is OutcomeKind.COMPLETED
     assert len(done(chat)) + kept.turn(1).context_changes.get("hooked", "").count("yes") >= 1
     assert [each.agent for each in kept.calls] == ["A", "A", "B"]
+
+
+ASK = """
+import asyncio
+
+async def pay(amount: int):
+    await asyncio.sleep(0.02 if amount == 1 else 0)
+    await use_ui_tool("Approve")
+    DONE.append(amount)
+
+async def both(amount: int):
+    await asyncio.gather(*(use_ui_tool("Approve") for _ in range(2)))
+    DONE.append(amount)
+"""
+
+
+async def test_an_answer_is_for_its_arguments_also_when_nothing_else_is_shown(tmp_path: Path) -> None:
+    """The turn begins anew, as after a crash, and the model calls the same with another amount."""
+    chat = desk(tmp_path / "one", ASK, [{"tool_calls": [call("pay", amount=12)]}], "pay")
+    await chat.run()
+    chat.give(chat.questions()[0], YES)
+    again = desk(tmp_path / "two", ASK, [{"tool_calls": [call("pay", amount=9_000)]}], "pay")
+    again.answers = chat.answers
+    outcome, _ = await again.run()
+
+    assert (outcome.kind, done(again)) == (OutcomeKind.NEEDS_HUMAN, [])
+    assert again.questions()[0].arguments == {"amount": 9_000}
+
+
+async def test_an_answer_is_for_its_turn(tmp_path: Path) -> None:
+    replies = [{"tool_calls": [call("pay", amount=2)]}, {"text": "ok"}] * 2
+    chat = desk(tmp_path, ASK, replies, "pay", handoffs={"handoff_rules": [rule("A", "B"), rule("B", "A")]})
+    _, kept = await chat.run()
+    chat.give(chat.questions()[0], YES)
+    outcome, kept = await chat.run(kept)
+
+    assert (outcome.kind, kept.speakers, done(chat)) == (OutcomeKind.NEEDS_HUMAN, ["A", "B"], [2])
+    assert chat.questions()[0].turn == 3
+
+
+async def test_a_call_that_asks_the_same_twice_needs_two_answers(tmp_path: Path) -> None:
+    chat = desk(tmp_path, ASK, [{"tool_calls": [call("both", amount=1)]}, {"text": "ok"}], "both")
+    _, kept = await chat.run()
+    first, second = chat.questions()
+    chat.give(first, YES)
+    outcome, kept = await chat.run(kept)
+
+    assert (outcome.kind, chat.questions(), done(chat)) == (OutcomeKind.NEEDS_HUMAN, [second], [])
+
+
+async def test_questions_stand_as_the_model_wrote_the_calls(tmp_path: Path) -> None:
+    chat = desk(tmp_path, ASK, [{"tool_calls": [call("pay", amount=amount) for amount in (1, 2)]}], "pay")
+    await chat.run()
+
+    assert [each.position for each in chat.questions()] == ["1.1", "1.2"]
+
+
+AUTO = """
+def charge(amount: int, context_variables):
+    DONE.append(amount)
+    context_variables["charged"] = amount
+
+async def approve(amount: int):
+    return await use_ui_tool("Approve", {"amount": amount})
+"""
+
+
+async def test_an_automatic_tool_that_asks_repeats_none_before_it_nor_an_answer_that_was_sent_back(
+    tmp_path: Path,
+) -> None:
+    """The package is edited while the person thinks, so that its tools stand in another order."""
+    replies = [{"text": "no JSON"}, {"text": '{"amount": 5}'}]
+    model = {"type": "model", "fields": {"amount": {"type": "int"}}}
+    files = {
+        "agents": [{"name": "A", "auto_tool_mode": True, "system_message": "You are A."}, {"name": "B"}],
+        "structured_outputs": {"models": {"M": model}, "registry": {"A": "M"}},
+    }
+
+    def ordered(folder: Path, *functions: str) -> Chat:
+        tools = [{"agent": "A", "file": "desk.py", "function": name, "auto_invoke": True} for name in functions]
+        return desk(folder, AUTO, replies, tools=tools, **files)
+
+    chat = ordered(tmp_path / "old", "charge", "approve")
+    _, kept = await chat.run()
+    [question] = chat.questions()
+    chat.give(question, YES)
+    edited = ordered(tmp_path / "new", "approve", "charge")
+    chat.built = edited.built
+    outcome, kept = await chat.run(kept)
+
+    assert outcome.kind is OutcomeKind.COMPLETED
+    [results] = [event["tool_results"] for event in kept.turn(1).events if event.get("tool_results")]
+    assert [(each["name"], each["text"]) for each in results] == [("approve", '{"choice": "yes"}'), ("charge", "null")]
+    charge = edited.built.auto_tools["A"][1].function
+    assert charge.__globals__["DONE"] == []
+    assert kept.context(1)["charged"] == 5
+    assert [each.agent for each in kept.calls] == ["A", "A", "B"]
