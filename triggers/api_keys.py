@@ -1,4 +1,4 @@
-"""API keys: made once, shown once, kept as a hash, scoped to one app or to all, to read or to write."""
+"""API keys: made once, shown once, kept as a hash, scoped to one app or to all, to read, to write or to approve."""
 
 import hashlib
 import re
@@ -24,6 +24,9 @@ _RATE = re.compile(r"([1-9][0-9]{0,5})/([smh])")
 _RATE_SECONDS = {"s": 1, "m": 60, "h": 3600}
 
 Access = Literal["read", "write"]
+Right = Literal["approve"]
+# In sentences for people whose key lacks it.
+HOW_TO_APPROVE = "`unattended keys create NAME --may approve` makes a key that may, with `--app APP` for one app"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +40,15 @@ class ApiKey:
     rate: Rate = USUAL_RATE
     expires_at: datetime | None = None
     last_used_at: datetime | None = None  # to the minute
+    may: tuple[Right, ...] = ()  # beyond reading and writing
 
     def is_good(self, at: datetime) -> bool:
         return self.revoked_at is None and (self.expires_at is None or at < self.expires_at)
+
+    @property
+    def may_approve(self) -> bool:
+        """Whether it answers and gives up what waits for a person, and answers in advance by a trigger."""
+        return self.access == "write" and "approve" in self.may
 
     @property
     def burst(self) -> int:
@@ -59,6 +68,7 @@ class ApiKeys:
         access: Access = "write",
         rate: Rate = USUAL_RATE,
         expires_at: datetime | None = None,
+        may: Sequence[Right] = (),
     ) -> str:
         """The key in clear text, for the only time."""
         await self._keys.create_index([("hash", ASCENDING)], name="one_key_per_hash", unique=True)
@@ -74,6 +84,7 @@ class ApiKeys:
             "rate": {"count": rate.count, "seconds": rate.seconds},
             "expires_at": expires_at,
             "last_used_at": None,
+            "may": list(may),
         }
         await self._keys.insert_one(document)
         return plaintext
@@ -141,4 +152,5 @@ def _api_key(document: Mapping[str, Any]) -> ApiKey:
         rate=USUAL_RATE if rate is None else Rate(rate["count"], rate["seconds"]),
         expires_at=document.get("expires_at"),
         last_used_at=document.get("last_used_at"),
+        may=tuple(document.get("may") or ()),  # keys of older versions have no such right
     )

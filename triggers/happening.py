@@ -10,6 +10,7 @@ from typing import Any
 from triggers.payload import PayloadError, resolve, resolve_text
 from triggers.register.trigger import Trigger
 from workers.store.run import RunRequest, TriggerEvent
+from workflows.context.bounded_expression import Effort
 
 MAX_APP_ID_LENGTH = 200
 SPEC_VERSION = "1.0"
@@ -46,9 +47,12 @@ class Happening:
         }
 
 
-def run_request(happening: Happening, *, run_input: Mapping[str, Any] | None = None, **more: Any) -> RunRequest:
+def run_request(
+    happening: Happening, *, run_input: Mapping[str, Any] | None = None, effort: Effort | None = None, **more: Any
+) -> RunRequest:
     """Raises PayloadError for what the trigger's expressions cannot be computed from. `run_input` is for a kind whose
-    data is the input; `more` are further fields of the request, such as `not_before` and `order_key`."""
+    data is the input, `effort` what the expressions may cost; `more` are further fields of the request, such as
+    `not_before` and `order_key`."""
     spec = happening.trigger.spec
     return RunRequest(
         app_id=happening.app_id,
@@ -60,17 +64,17 @@ def run_request(happening: Happening, *, run_input: Mapping[str, Any] | None = N
             fired_at=happening.time,
             nominal_at=happening.nominal_at,
         ),
-        input=resolve(spec.input, happening.data) if run_input is None else run_input,
-        message=resolve_text(spec.message, happening.data),
+        input=resolve(spec.input, happening.data, effort) if run_input is None else run_input,
+        message=resolve_text(spec.message, happening.data, effort),
         priority=spec.priority,
         ui_responses=None if happening.trigger.app_id is None else spec.ui_responses,
         **more,
     )
 
 
-def selected_app(mapped: Any, data: Any) -> str:
+def selected_app(mapped: Any, data: Any, effort: Effort | None = None) -> str:
     """The app that `app_id: =expr` names in this event."""
-    app_id = resolve_text(mapped, data)
+    app_id = resolve_text(mapped, data, effort)
     if not app_id or len(app_id) > MAX_APP_ID_LENGTH or not app_id.isprintable():
         raise PayloadError(f"app_id {mapped!r} selects no usable name")
     return app_id

@@ -22,16 +22,16 @@ def evaluate(expression: str, event: Any, effort: Effort | None = None) -> Any:
         raise PayloadError(f"expression {expression!r}: {str(error).partition(chr(10))[0]}") from None
 
 
-def holds(expression: str | None, event: Any) -> bool:
+def holds(expression: str | None, event: Any, effort: Effort | None = None) -> bool:
     """Truth as JMESPath has it: false, null, and empty text, lists and objects are false."""
     if expression is None:
         return True
-    return holds_true(evaluate(expression, event))
+    return holds_true(evaluate(expression, event, effort))
 
 
-def resolve(mapped: Any, event: Any) -> Any:
+def resolve(mapped: Any, event: Any, effort: Effort | None = None) -> Any:
     """A literal as it is; a string that begins with `=` as what it selects from the event."""
-    return _resolved(mapped, event, Effort(event))
+    return _resolved(mapped, event, effort or Effort(event))
 
 
 def _resolved(mapped: Any, event: Any, effort: Effort) -> Any:
@@ -54,9 +54,9 @@ def _weighed(expression: str, event: Any, effort: Effort) -> Any:
     return value
 
 
-def resolve_text(mapped: Any, event: Any) -> str | None:
+def resolve_text(mapped: Any, event: Any, effort: Effort | None = None) -> str | None:
     """For names (app, user, message): text stays, numbers become text, structures are refused."""
-    value = resolve(mapped, event)
+    value = resolve(mapped, event, effort)
     if value is None or isinstance(value, str):
         return value
     if isinstance(value, int | float) and not isinstance(value, bool):

@@ -54,6 +54,11 @@ async def execute(wakeup: str, worker: WorkerProcess) -> None:
             worker.metrics.found_nothing()
             log.debug("nothing_to_claim", extra={"run_id": ticket})
             return
+        if claim.is_alone:
+            await worker.alone.serve(claim)
+            # A suspect has more tickets than places: who frees one looks for the next.
+            ticket = None if worker.stopping() else claim.run_id
+            continue
         await own(claim, worker)
         # Who stops leaves it to the reconciler: a run that is let go needs somebody who takes it.
         ticket = None if worker.stopping() else await worker.admission.release_after(claim)

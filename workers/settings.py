@@ -34,6 +34,13 @@ class SettingsError(ValueError):
     """A setting that cannot be used; the text names the variable and says what to write instead."""
 
 
+def start_directory() -> Path:
+    try:
+        return Path.cwd()
+    except FileNotFoundError:  # it was deleted under us: relative paths lead nowhere in any case
+        return Path("/")
+
+
 def _setting(
     description: str,
     *,
@@ -172,6 +179,15 @@ class Settings:
     )
     # A snapshot, so that nothing else reads the process environment; never shown, it holds secrets.
     environ: Mapping[str, str] = field(default_factory=dict, repr=False)
+    # Where the process was started. Code of packages may move it: no path of ours depends on where it stands later.
+    directory: Path = field(default_factory=start_directory, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        for name in ("models", "data_dir"):
+            value = getattr(self, name)
+            if value is not None:
+                object.__setattr__(self, name, self.directory / value)
+        object.__setattr__(self, "packages", tuple(self.directory / each for each in self.packages))
 
     @property
     def production(self) -> bool:
@@ -190,7 +206,7 @@ class Settings:
             return value
         if kind == "file" and name:
             try:
-                return Path(name).expanduser().read_text(encoding="utf-8").strip()
+                return (self.directory / Path(name).expanduser()).read_text(encoding="utf-8").strip()
             except (OSError, UnicodeDecodeError) as error:
                 raise SettingsError(f"the secret {reference} cannot be read: {error}") from None
         raise SettingsError("a secret is written env:NAME or file:PATH, not in clear text")

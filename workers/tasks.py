@@ -30,6 +30,7 @@ from workers.process.worker_health import BrokerProbe, WorkerHealth
 from workers.process.worker_metrics import WorkerMetrics
 from workers.run_loop import execute
 from workers.settings import Settings, SettingsError
+from workflows.chat.forked_copies import in_each_copy
 from workflows.models_file import ModelsFileError
 
 log = logging.getLogger(__name__)
@@ -149,6 +150,7 @@ def _open_to_probes(instance: Any, **_: Any) -> None:
         with _or_cannot_start():
             settings = loader().settings()
             process.server = serve_metrics(process.metrics.registry, settings.metrics_listen, process.health.health())
+            in_each_copy(process.server.drop)
         process.leaving.start(grace_s=settings.grace_s)
 
 

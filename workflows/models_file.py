@@ -186,8 +186,8 @@ def models_file_schema() -> dict[str, Any]:
 def models_path(configured: Path | None, *, library: Path) -> Path:
     """What is configured; else ./models.yaml; else the canned answers of the packages we ship."""
     if configured is not None:
-        return configured
-    own = Path("models.yaml")
+        return configured.absolute()
+    own = Path("models.yaml").absolute()
     return own if own.is_file() else library / "models.yaml"
 
 

@@ -64,6 +64,7 @@ def _one_line(most: int) -> Callable[[str], str]:
     examples=[
         "unattended keys create shop --app acme",
         "unattended keys create grafana --read-only --rate 600/m --expires 90d",
+        "unattended keys create finance --app acme --may approve",
     ],
     related=["keys list", "keys revoke"],
 )
@@ -76,6 +77,12 @@ def _one_line(most: int) -> Callable[[str], str]:
     help="Only this app's runs, triggers and usage. Without it: all apps.",
 )
 @click.option("--read-only", is_flag=True, help="May look, and change nothing.")
+@click.option(
+    "--may",
+    multiple=True,
+    type=click.Choice(["approve"]),
+    help="approve: may answer and discard runs that wait for a person, and make triggers that answer in advance.",
+)
 @click.option("--rate", callback=_parsed(_rate), help="Calls that each gateway lets in, such as 600/m. Default: 100/s.")
 @click.option("--expires", "expires_at", callback=_parsed(_end), help="Good for so long, such as 90d or 12h.")
 @json_option
@@ -87,12 +94,16 @@ def create_key(name: str, app_id: str | None, as_json: bool, **given: Any) -> No
     from triggers.api_keys import USUAL_RATE, Access, ApiKeys, rate_text
 
     access: Access = "read" if given["read_only"] else "write"
+    may = tuple(dict.fromkeys(given["may"]))
+    if access == "read" and may:
+        raise click.UsageError("--read-only and --may approve exclude each other: an answer is a change")
     rate, expires_at = given["rate"] or USUAL_RATE, given["expires_at"]
+    rights: dict[str, Any] = {"access": access, "may": may}
     key = with_database(
-        lambda database, _: ApiKeys(database).create(name, app_id, access=access, rate=rate, expires_at=expires_at)
+        lambda database, _: ApiKeys(database).create(name, app_id, rate=rate, expires_at=expires_at, **rights)
     )
     if as_json:
-        scope = {"app_id": app_id, "access": access, "rate": rate_text(rate), "expires": expires_at}
+        scope = {"app_id": app_id, **rights, "rate": rate_text(rate), "expires": expires_at}
         print_json({"name": name, **scope, "key": key})
     else:
         click.echo(key)
@@ -109,11 +120,11 @@ def list_keys(as_json: bool) -> None:
         print_json(rows)
         return
     table = [
-        [row["id"], row["name"], row["app_id"] or "all", row["access"], row["rate"], _state(row)]
+        [row["id"], row["name"], row["app_id"] or "all", row["access"], ", ".join(row["may"]), row["rate"], _state(row)]
         + [moment(row[name]) for name in ("created", "last_used")]
         for row in rows
     ]
-    print_table("API keys", ["id", "name", "app", "access", "rate", "state", "created", "last used"], table)
+    print_table("API keys", ["id", "name", "app", "access", "may", "rate", "state", "created", "last used"], table)
     if not rows:
         click.echo("there are no keys yet; `unattended keys create NAME` makes one", err=True)
 
@@ -142,6 +153,7 @@ def _row(key: "ApiKey") -> dict[str, Any]:
         "name": key.name,
         "app_id": key.app_id,
         "access": key.access,
+        "may": list(key.may),
         "rate": rate_text(key.rate),
         "created": key.created_at,
         "revoked": key.revoked_at,

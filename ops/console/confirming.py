@@ -11,9 +11,11 @@ from ops.console.visitor import Visitor
 from triggers.gateway.problems import ProblemError
 
 
-def not_yet_allowed(desk: Desk, request: Request, visitor: Visitor, title: str) -> Response | None:
+def not_yet_allowed(
+    desk: Desk, request: Request, visitor: Visitor, title: str, *, is_approval: bool = False
+) -> Response | None:
     """The page that offers to allow actions; None where they are allowed."""
-    visitor.check_writes()
+    visitor.check_approves() if is_approval else visitor.check_writes()
     if visitor.may_act:
         return None
     here = asked.address_here(request)
@@ -24,9 +26,9 @@ def confirmation(desk: Desk, request: Request, visitor: Visitor, template: str, 
     return desk.pages.page(template, visitor, back=_thing(request), **values)
 
 
-def check_allowed(visitor: Visitor) -> None:
+def check_allowed(visitor: Visitor, *, is_approval: bool = False) -> None:
     """Before anything is done: it may be long ago that the page was shown."""
-    visitor.check_writes()
+    visitor.check_approves() if is_approval else visitor.check_writes()
     if not visitor.may_act:
         raise ProblemError(403, "actions are not allowed in this session any more; allow them and try again")
 

@@ -90,7 +90,7 @@ class Desk:
     async def form(self, request: Request) -> Form:
         check_origin(request)
         limit_bytes = self.ground.settings.body_limit_bytes
-        await refuse_declared_too_large(request, limit_bytes)
+        refuse_declared_too_large(request, limit_bytes)
         if media_type(request) != "application/x-www-form-urlencoded":
             raise ProblemError(415, "send the page's own form")
         body = (await read_body(request, limit_bytes)).decode("utf-8", "replace")

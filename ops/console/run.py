@@ -12,7 +12,8 @@ from accounting.ledger.rows import COLLECTION
 from ops.cli.runs.story_lines import own_facts, why_so
 from ops.console import asked
 from ops.console.desk import Desk
-from ops.console.run_orders import possible_orders
+from ops.console.questions import shown_questions
+from ops.console.run_orders import allowed_orders
 from ops.console.timeline import owners_of
 from ops.console.visitor import Visitor
 from workers.control.story import story_of
@@ -42,7 +43,8 @@ async def show_run(desk: Desk, request: Request, visitor: Visitor) -> Response:
         links=_links(story),
         owners=owners,
         unseen=story["turn"] - len(story["turns"]),
-        orders=possible_orders(story) if visitor.may_write else [],
+        orders=allowed_orders(story, visitor),
+        questions=shown_questions(story),
         path=asked.run_path(story["run_id"]),
         is_going_on=story["state"] in {RunState.QUEUED, RunState.RUNNING},
         most_shown=MOST_SHOWN,

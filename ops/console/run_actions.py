@@ -6,12 +6,13 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
+from ops.cli.runs.question_lines import numbers_text
 from ops.console import asked
 from ops.console.confirming import check_allowed, confirmation, done, not_yet_allowed
 from ops.console.desk import Desk, Form
+from ops.console.questions import given_answer, shown_questions
 from ops.console.run_orders import Order, possible_orders
 from ops.console.visitor import Visitor
-from triggers.gateway.body import parse_json
 from triggers.gateway.problems import ProblemError
 from workers.control.answer import answer
 from workers.control.cancelling import cancel, discard
@@ -22,27 +23,26 @@ from workers.control.replaying import ReplayOptions, replay
 from workers.control.retrying import retry_now
 from workers.store.run_document import as_json
 
-KEY = "key."  # in the names of fields: of what a tool gets
-WHOLE = "responses"
-
 
 async def confirm_on_run(desk: Desk, request: Request, visitor: Visitor) -> Response:
     run = await _run(desk, request, visitor)
     order = _order(request, run)
-    refused = not_yet_allowed(desk, request, visitor, order.label)
-    if refused is not None:
-        return refused
+    first = not_yet_allowed(desk, request, visitor, order.label, is_approval=order.is_approval)
+    if first is not None:
+        return first
+    values: dict[str, Any] = {"title": f"{order.label}?", "section": "runs", "run": run, "order": order}
+    if order.name == "answer":
+        path, questions = asked.run_path(run["run_id"]), shown_questions(run)
+        return desk.pages.page("answer", visitor, path=path, questions=questions, **values)
     done = await find_effects(desk.ground.store, run["run_id"]) if order.name == "replay" else Effects()
-    return confirmation(
-        desk, request, visitor, "confirm_run", title=f"{order.label}?", section="runs", run=run, order=order, done=done
-    )
+    return confirmation(desk, request, visitor, "confirm_run", done=done, **values)
 
 
 async def carry_out_on_run(desk: Desk, request: Request, visitor: Visitor, form: Form) -> Response:
     run_id, name = request.path_params["run_id"], request.path_params["action"]
     if name not in _ACTIONS:
         raise ProblemError(404, "there is no such action")
-    check_allowed(visitor)
+    check_allowed(visitor, is_approval=name in _APPROVALS)
     if name == "answer":
         return await _answer(desk, request, visitor, form)
     changed = await _change(desk, visitor, run_id, name, form)
@@ -67,40 +67,14 @@ async def _change(desk: Desk, visitor: Visitor, run_id: str, name: str, form: Fo
 
 
 async def _answer(desk: Desk, request: Request, visitor: Visitor, form: Form) -> Response:
-    """For the question that was shown, and no other that may be asked meanwhile."""
+    """For the question that the form shows, and no other that may be asked meanwhile."""
     run = await _run(desk, request, visitor)
-    question = run.get("question") or {}
-    number = form.get("question", "")
-    said: dict[str, Any] = {"question": int(number) if number.isascii() and number.isdigit() else None}
-    if "message" in form:
-        said["message"] = form["message"]
-    else:
-        said["responses"] = {str(question.get("tool", "tool")): _responses(form)}
+    said = given_answer(run, form)
     store, wake = desk.ground.store, desk.ground.wakeups
     done_ = await answer(store, wake, run["run_id"], by=visitor.name, app_id=visitor.scope, **said)
-    told = f"{done_.run_id} has answer {done_.number}, and goes on."
+    waits = f"; {numbers_text(done_.waiting)} for an answer" if done_.waiting else ", and goes on"
+    told = f"{done_.run_id} has answer {done_.number}{waits}."
     return await done(desk, visitor, told, asked.run_path(done_.run_id))
-
-
-def _responses(form: Form) -> Mapping[str, Any]:
-    """A field for each key that the package waits for, or JSON where it names none."""
-    if WHOLE in form:
-        try:
-            whole = parse_json(form[WHOLE].encode())
-        except ProblemError:
-            whole = None
-        if not isinstance(whole, dict):
-            raise ProblemError(422, 'the answer: write keys and values as JSON, such as {"approved": true}')
-        return whole
-    return {name.removeprefix(KEY): _value(text) for name, text in form.items() if name.startswith(KEY)}
-
-
-def _value(text: str) -> Any:
-    """JSON where it is JSON, else text, as `unattended runs answer --response` takes it."""
-    try:
-        return parse_json(text.encode())
-    except ProblemError:
-        return text
 
 
 async def _run(desk: Desk, request: Request, visitor: Visitor) -> Mapping[str, Any]:
@@ -121,4 +95,5 @@ def _order(request: Request, run: Mapping[str, Any]) -> Order:
     return found
 
 
+_APPROVALS = frozenset({"answer", "discard"})
 _ACTIONS = frozenset({"cancel", "discard", "replay", "retry-now", "answer"})

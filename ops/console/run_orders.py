@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from ops.console.visitor import Visitor
 from workers.store.run import RunState
 
 Story = Mapping[str, Any]
@@ -11,12 +12,14 @@ Story = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """`does` is said before it is done; `is_end`: it cannot be taken back."""
+    """`does` is said before it is done; `is_end`: it cannot be taken back; `is_approval`: only a key that may approve
+    does it."""
 
     name: str
     label: str
     does: str
     is_end: bool = False
+    is_approval: bool = False
 
 
 _ENDS = "It ends at once as cancelled, and no agent speaks any more. This cannot be taken back."
@@ -39,9 +42,16 @@ _DISCARD = Order(
     "Discard",
     "The run is given up and ends as cancelled; its turns and its outcome stay to be read. This cannot be taken back.",
     is_end=True,
+    is_approval=True,
 )
 _RETRY = Order("retry-now", "Retry now", "The run does not wait for its time any more: it is due at once.")
-_ANSWER = Order("answer", "Answer", "What you write is given to the run, which goes on where it stands.")
+_ANSWER = Order(
+    "answer",
+    "Answer",
+    "An answer is for the question above it and for no other call. When each question has its answer, the run goes on "
+    "where it stands.",
+    is_approval=True,
+)
 
 _BY_STATE: Mapping[str, tuple[Order, ...]] = {
     RunState.QUEUED: (_CANCEL,),
@@ -52,6 +62,14 @@ _BY_STATE: Mapping[str, tuple[Order, ...]] = {
     RunState.FAILED: (_REPLAY,),
     RunState.CANCELLED: (_REPLAY,),
 }
+
+
+def allowed_orders(run: Story, visitor: Visitor) -> list[Order]:
+    """Those that the visitor's key may give. A session that may answer has the forms on the page of the run itself."""
+    if not visitor.may_write:
+        return []
+    orders = [order for order in possible_orders(run) if visitor.may_approve or not order.is_approval]
+    return [order for order in orders if not (visitor.may_act and order is _ANSWER)]
 
 
 def possible_orders(run: Story) -> list[Order]:

@@ -76,7 +76,7 @@ async def _fire(desk: Desk, visitor: Visitor, known: Known, app_id: str | None, 
     event = _event(form.get("event", ""))
     if not form.get("order_id") or not await desk.sessions.use(visitor.session, form["order_id"]):
         raise ProblemError(409, "this form was sent already; look at the runs, and open the page again for another one")
-    fired = await fire(desk.ground, known, by=visitor.name, app_id=app_id, event=event, viewer=visitor.scope)
+    fired = await fire(desk.ground, known, by=visitor.name, app_id=app_id, event=event, **visitor.caller.rights)
     if len(fired) == 1:
         return f"{known.id} has fired: this is its run.", asked.run_path(fired[0].run_id)
     first = ", ".join(each.run_id for each in fired[:MOST_TOLD])

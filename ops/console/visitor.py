@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 
 from ops.console.sessions import Session
 from triggers.api.access import Caller
+from triggers.api_keys import HOW_TO_APPROVE
 from triggers.gateway.problems import ProblemError
 
 
@@ -28,8 +29,17 @@ class Visitor:
         return self.caller.key.access == "write"
 
     @property
+    def may_approve(self) -> bool:
+        return self.caller.may_approve
+
+    @property
     def may_act(self) -> bool:
         return self.may_write and self.session.may_act(datetime.now(UTC))
+
+    def check_approves(self) -> None:
+        self.check_writes()
+        if not self.may_approve:
+            raise ProblemError(403, f"this key may not approve; {HOW_TO_APPROVE}")
 
     def check_writes(self) -> None:
         if not self.may_write:

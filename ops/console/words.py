@@ -15,6 +15,7 @@ from ops.cli.verdicts import encodable
 MAX_TEXT = 2_000
 MAX_LINES = 60
 MAX_JSON = 4_000
+MAX_WHOLE = 200_000  # more than a question has, which is bounded when it is stored
 GOOD = frozenset({"succeeded", "active"})
 BAD = frozenset({"failed", "parked", "inactive"})
 WARN = frozenset({"needs_human", "paused"})
@@ -50,9 +51,10 @@ def preview(text: str) -> Markup:
     return Markup('<p class="said">{}<span class="soft"> … ({} characters)</span></p>').format(cut, whole(len(text)))
 
 
-def as_json_text(value: Any) -> str:
-    text = json.dumps(value, ensure_ascii=False, default=_plain, indent=2)
-    return encodable(text if len(text) <= MAX_JSON else f"{text[:MAX_JSON]}\n… ({whole(len(text))} characters)")
+def as_json_text(value: Any, *, whole: bool = False) -> str:
+    """`whole`: nothing usual is cut, as of what a person approves."""
+    text, most = json.dumps(value, ensure_ascii=False, default=_plain, indent=2), MAX_WHOLE if whole else MAX_JSON
+    return encodable(text if len(text) <= most else f"{text[:most]}\n… ({len(text):,} characters)")
 
 
 def _plain(value: Any) -> str:

@@ -26,7 +26,7 @@ def _in_folder(folder: Path, *, production: bool) -> Package:
     held = folders_in(folder)
     if held and held != [folder]:
         raise WrongUseError(f"{folder} holds {len(held)} packages; name one of them, such as {held[0]}")
-    inspection = inspect_package(folder, production=production)
+    inspection = inspect_package(folder.absolute(), production=production)
     if inspection.package is None or inspection.obstacles:
         raise NotStartedError(_why(inspection))
     return inspection.package

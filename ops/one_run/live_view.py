@@ -12,6 +12,7 @@ from ops.cli.output import plain_or_coloured, usd
 from ops.cli.turn_lines import BAD, DIM, GOOD, Line, failure_lines, turn_lines
 from ops.cli.verdicts import printable
 from ops.one_run.report import RunReport, TurnReport
+from workers.store.run import RunState
 
 MAX_TEXT = 4_000
 # Back to the first column, and away with what stands in the line.
@@ -48,11 +49,12 @@ class LiveView:
         self._clear()
         shown_already = sum(len(turn.errors) for turn in report.turns)
         self._lines(failure_lines(report.errors[shown_already:], tracebacks=self._verbose))
-        outcome, style = report.outcome, GOOD if report.succeeded else BAD
+        outcome, asks = report.outcome, report.state is RunState.NEEDS_HUMAN
+        style = GOOD if report.succeeded else "yellow" if asks else BAD
         self._print("")
         self._print(f"{report.state.value}, {outcome.kind.value}: {printable(outcome.reason[:MAX_TEXT])}", style=style)
         error = outcome.error
-        if error is not None and error.agent:
+        if error is not None and error.agent and not asks:
             self._print(f"  {error.type} of {printable(error.agent)} in turn {error.turn}", style=style)
         self._print(totals(report), style=DIM)
 

@@ -1,60 +1,79 @@
-"""Poison: a run that takes its worker down each time is parked, and nobody who was beside it is."""
+"""Poison: runs that take their worker down each time are parked, and nobody who was beside them is."""
 
-import asyncio
+from collections.abc import Mapping
+from typing import Any
 
 import pytest
 
 from tests.chaos.lengths import length, told
 from tests.chaos.squad import squad
-from tests.integration.stage import Stage, relay
-from workers.reconciling.reclaim import MAX_WORKER_LOSSES
+from tests.integration.stage import ENDED, Stage, relay, until
+from workers.store.losses import MAX_LOSSES_ALONE
 
-pytestmark = [pytest.mark.chaos, pytest.mark.timeout(length(short=120, long=300))]
+pytestmark = [pytest.mark.chaos, pytest.mark.timeout(length(short=180, long=2400))]
 
-# The short form begins when the poison has killed all but one of the workers that it may have.
-KILLED_BEFORE = length(short=MAX_WORKER_LOSSES - 1, long=0)
-BESIDE = 30
-LONG_RUN = [f"A{number}" for number in range(length(short=12, long=120))]
-DIE = """
-import os, signal, time
+POISONOUS = length(short=3, long=100)
+INNOCENT = length(short=2, long=10)
+LASTS_S = length(short=3.0, long=60.0)
+WORKERS = length(short=[1], long=[1, 3])
+LEASE_S = length(short=4, long=6)
+WITHIN_S = length(short=150, long=2100)
+DIES = """
+import os, signal
 
 def die():
-    time.sleep(1)  # until others are in the middle of a turn
+    if os.getpid() % 2:
+        os._exit(3)
     os.kill(os.getpid(), signal.SIGKILL)
+"""
+WORKS = f"""
+import asyncio
+
+async def work():
+    await asyncio.sleep({LASTS_S})
+    return "done"
 """
 
 
-async def test_a_run_that_kills_its_worker_each_time_is_parked_and_others_proceed(stage: Stage) -> None:
-    poison = relay("Poison", ["Killer"])
-    poison["tools"] = {"tools": [{"agent": "Killer", "file": "die.py", "function": "die"}]}
-    poison["tools/die.py"] = DIE
-    stage.package("Poison", poison)
-    stage.package("Relay", relay("Relay", ["B", "C"]))
-    stage.package("Long", relay("Long", LONG_RUN, limits={"max_turns": len(LONG_RUN) + 1}))
+def agent_with_tool(name: str, tool: str, source: str) -> Mapping[str, Any]:
+    package = relay(name, [name])
+    package["tools"] = {"tools": [{"agent": name, "file": f"{tool}.py", "function": tool}]}
+    package[f"tools/{tool}.py"] = source
+    return package
+
+
+@pytest.mark.parametrize("workers", WORKERS)
+async def test_an_app_that_ends_every_worker_parks_its_own_runs_and_nobody_elses(stage: Stage, workers: int) -> None:
+    """Each run of the others is one turn, as long as all it does: nothing is kept of one that is lost."""
+    stage.package("Poison", agent_with_tool("Poison", "die", DIES))
+    stage.package("Work", agent_with_tool("Work", "work", WORKS))
     stage.answers(
-        {"Killer": [{"tool_calls": [{"name": "die"}]}] * 10},
-        default={"text": "fine", "delay_s": length(short=0.3, long=0.6)},
+        {
+            "Poison": [{"tool_calls": [{"name": "die"}]}] * 10,
+            "Work": [{"tool_calls": [{"name": "work"}]}, {"text": "done"}],
+        }
     )
-    poisoned = (await stage.accept("Poison", wake=False)).run_id
-    await stage.store.runs.update_one({"_id": poisoned}, {"$set": {"worker_losses": KILLED_BEFORE}})
-    stage.wakeups.send(poisoned)
+    async with squad(stage, workers=workers, schedulers=1, lease_s=LEASE_S) as members:
+        poisonous, innocent = [], []
+        for number in range(POISONOUS):
+            poisonous.append((await stage.accept("Poison", app_id="a")).run_id)
+            if number < INNOCENT:
+                innocent.append((await stage.accept("Work", app_id="b")).run_id)
 
-    async with squad(stage, workers=1, schedulers=1) as members:
-        through_it_all = (await stage.accept("Long")).run_id
-        beside = []
-        for _ in range(BESIDE):
-            beside.append((await stage.accept("Relay")).run_id)
-            await asyncio.sleep(length(short=0.05, long=0.8))
-        parked = await stage.ended(poisoned, within_s=180)
-        survivor = await stage.ended(through_it_all, within_s=180)
-        others = [await stage.ended(run_id) for run_id in beside]
-        deaths = members.workers[0].starts - 1
+        async def all_have_ended() -> bool:
+            return await stage.store.runs.count_documents({"state": {"$nin": [*ENDED]}}) == 0
 
-    lost_by = [sum(line["ended"] == "worker_lost" for line in run["history"]) for run in (survivor, *others)]
-    told("poison", deaths=deaths, runs_beside=BESIDE + 1, takeovers_of_others=sum(lost_by), most=max(lost_by))
-    assert (parked["state"], parked["outcome"]["kind"]) == ("parked", "worker_lost")
-    died_of_it = sum(line["ended"] == "worker_lost" for line in parked["history"])
-    assert died_of_it == MAX_WORKER_LOSSES - KILLED_BEFORE
-    assert deaths == died_of_it
-    assert lost_by[0] >= deaths - 1, "the long run was meant to be beside the poison all the time"
-    assert {run["state"] for run in (survivor, *others)} == {"succeeded"}
+        await until("all runs have ended", all_have_ended, within_s=WITHIN_S)
+        deaths = sum(member.starts - 1 for member in members.workers)
+
+    theirs = [await stage.run(run_id) for run_id in innocent]
+    parked = [await stage.run(run_id) for run_id in poisonous]
+    told("poison", workers=workers, poisonous=POISONOUS, deaths=deaths, losses_of_others=[lost(run) for run in theirs])
+    assert [run["state"] for run in theirs] == ["succeeded"] * INNOCENT, theirs
+    assert {run["state"] for run in parked} == {"parked"}
+    assert {run["losses_alone"] for run in parked} == {MAX_LOSSES_ALONE}
+    assert deaths > 0
+
+
+def lost(run: Mapping[str, Any]) -> int:
+    return sum(line["ended"] == "worker_lost" for line in run["history"])

@@ -1,13 +1,13 @@
-"""Access: who calls, what that key may see, and what it may change."""
+"""Access: who calls, what that key may see, what it may change, and whether it may approve."""
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import Depends, Request, Security
 from fastapi.security import HTTPBearer
 
 from triggers.api.problems import invalid_fields
-from triggers.api_keys import ApiKey
+from triggers.api_keys import HOW_TO_APPROVE, ApiKey
 from triggers.gateway.problems import ProblemError
 
 CALLER = "unattended.caller"  # where the door leaves it in a request's scope
@@ -32,6 +32,15 @@ class Caller:
     def name(self) -> str:
         """For records of who did something."""
         return f"{self.key.name} (api)"
+
+    @property
+    def may_approve(self) -> bool:
+        return self.key.may_approve
+
+    @property
+    def rights(self) -> dict[str, Any]:
+        """As the functions that make and fire triggers take them."""
+        return {"viewer": self.scope, "may_approve": self.may_approve}
 
     def within(self, app_id: str | None) -> str | None:
         """The app to look at, where it may be left out; None for all apps."""
@@ -60,8 +69,15 @@ async def _writer(caller: Annotated[Caller, Depends(_caller)]) -> Caller:
     return caller
 
 
+async def _approver(caller: Annotated[Caller, Depends(_writer)]) -> Caller:
+    if not caller.may_approve:
+        raise ProblemError(403, f"this key may not approve; {HOW_TO_APPROVE}")
+    return caller
+
+
 Reader = Annotated[Caller, Depends(_caller)]
 Writer = Annotated[Caller, Depends(_writer)]
+Approver = Annotated[Caller, Depends(_approver)]
 
 
 def unauthorized() -> ProblemError:

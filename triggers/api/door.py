@@ -77,7 +77,7 @@ class Door:
             raise ProblemError(429, "this key calls too often; try again later", headers=wait)
 
     async def _body(self, request: Request) -> bytes:
-        await refuse_declared_too_large(request, self._body_limit_bytes)
+        refuse_declared_too_large(request, self._body_limit_bytes)
         body = await read_body(request, self._body_limit_bytes)
         if body:
             if not is_json(media_type(request)):

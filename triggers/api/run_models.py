@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from triggers.api.field_types import MAX_NAME, WHOLE, Moment, Name, Ordinal, said
+from triggers.api.field_types import MAX_NAME, WHOLE, Moment, Name, said
 from workers.store.run import HoldKind, RunState
 from workflows.package.priority import LEAST_URGENT, MOST_URGENT, USUAL
 
@@ -13,6 +13,11 @@ Priority = Annotated[
     Field(ge=LEAST_URGENT, le=MOST_URGENT),
     WHOLE,
     said(f"must be a whole number from {LEAST_URGENT} to {MOST_URGENT}"),
+]
+QuestionName = Annotated[
+    Annotated[int, Field(ge=1, le=10**9)] | Annotated[str, Field(pattern=r"^q_[A-Za-z0-9_-]{1,100}$")],
+    WHOLE,
+    said("must be the number of a question that the run asks, such as 1, or its id"),
 ]
 Words = Annotated[str, Field(pattern=r"\S"), said("must be text, and not empty")]
 Person = Annotated[
@@ -66,7 +71,10 @@ class ReplayOrder(Asked):
 class RunAnswer(Asked):
     model_config = ConfigDict(
         json_schema_extra={
-            "examples": [{"message": "Yes, go ahead.", "question": 1}, {"responses": {"approve": {"approved": True}}}],
+            "examples": [
+                {"question": 1, "message": "Yes, go ahead."},
+                {"question": 2, "responses": {"approve": {"verdict": "yes"}}, "by": "the head of finance"},
+            ],
             "anyOf": [
                 {"required": ["message"], "properties": {"message": {"type": "string"}}},
                 {"required": ["responses"], "properties": {"responses": {"type": "object", "minProperties": 1}}},
@@ -74,12 +82,16 @@ class RunAnswer(Asked):
         }
     )
 
-    message: Words | None = Field(None, description="What the user says.")
-    responses: dict[str, dict[str, Any]] | None = Field(None, description="What each tool gets, by its keys.")
-    question: Ordinal | None = Field(
-        None, description="`question.number` of the run: the answer is for this question and no other."
+    question: QuestionName = Field(
+        description="`number` or `id` of one of the run's `questions`: the answer is for this one and no other."
     )
-    by: Person | None = Field(None, description="Who answers. Default: the name of the key.")
+    message: Words | None = Field(None, description="What the user says, where the question is of kind `message`.")
+    responses: dict[str, dict[str, Any]] | None = Field(
+        None, description="What the question's tool gets, by its keys: `{tool: {key: value}}`."
+    )
+    by: Person | None = Field(
+        None, description="Who answers, in the caller's words: kept as `name` beside `by`, the name of the key."
+    )
 
 
 class AcceptedRun(Told):
@@ -148,11 +160,44 @@ class RunSummary(Told):
     usage: Usage | None = Field(description="Totals of a run that has ended or parked.")
 
 
+class Question(Told):
+    """What a run asks a person. One that an older version asked has neither `id` nor `arguments`."""
+
+    number: int = Field(description="Unique in the run: 1 is the first question that it ever asked.")
+    kind: str = Field(description="`tool`: answer with `responses`. `message`: answer with `message`.")
+    id: str | None = Field(None, description="Of this run, call, arguments and payload, and no other.")
+    agent: str | None = None
+    turn: int | None = None
+    text: str | None = Field(None, description="What is asked, in a sentence.")
+    tool: str | None = Field(None, description="What the answer's `responses` name.")
+    function: str | None = Field(None, description="The function of the package that asks.")
+    arguments: Any = Field(None, description="Of that function, as the model sent them.")
+    payload: Any = Field(None, description="What the function shows.")
+    title: str | None = None
+    choices: list[str] | None = Field(None, description="The only values that the first of `keys` takes.")
+    keys: list[str] | None = Field(None, description="What the package waits for.")
+
+
+class Answer(Told):
+    """What was answered. One that an older version kept has neither `number` nor `question`."""
+
+    at: Moment
+    by: str = Field(description="The key's name, the user of a command, or the trigger of a standing answer.")
+    name: str | None = Field(None, description="What the caller said of itself.")
+    number: int | None = Field(None, description="Of the question.")
+    standing: bool | None = Field(None, description="True where a trigger had answered in advance.")
+    message: str | None = None
+    responses: dict[str, Any] | None = None
+    question: dict[str, Any] | None = Field(None, description="What it was an answer to.")
+
+
 class Run(RunSummary):
     input: dict[str, Any]
     message: str | None
     context: dict[str, Any]
-    question: dict[str, Any] | None = Field(description="What a run in the state needs_human asks.")
+    question: Question | None = Field(description="The first of `questions`; null where nothing is asked.")
+    questions: list[Question] = Field(description="What a run in the state needs_human asks, by number.")
+    answers: list[Answer] = Field(description="What was answered so far, each with its question.")
     dedupe_key: str
     correlation_id: str
     parent_run_id: str | None
@@ -189,8 +234,7 @@ class ChangedRun(Told):
 
 
 class AnsweredRun(Told):
-    """`answer`: the first answer of a run is 1. `repeated`: it was there already."""
-
     run_id: str
-    answer: int
-    repeated: bool
+    answer: int = Field(description="The number of the question that has this answer.")
+    repeated: bool = Field(description="True where it was there already.")
+    waiting: list[int] = Field(description="Numbers of the questions that still wait: the run goes on when none does.")

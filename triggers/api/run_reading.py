@@ -16,6 +16,7 @@ from triggers.api.paging import Paging, Position, bad_cursor, page_answer
 from workers.control.changed import of_app
 from workers.control.errors import RunNotFoundError
 from workers.control.replaying import replays_of
+from workers.control.waiting import waiting_questions
 from workers.store.matching import Matching
 from workers.store.run import HoldKind, RunState
 from workers.store.run_document import as_json
@@ -98,7 +99,8 @@ async def one_run(store: RunStore, caller: Caller, run_id: str) -> Response:
         raise RunNotFoundError(run_id)
     usage = await run_totals(store.database, run_id, going_on=run["state"] == RunState.RUNNING.value)
     replays = [each["_id"] for each in await replays_of(store, run)]
-    return json_answer({**as_json(run), "usage": usage.as_json(), "replays": replays})
+    asks = {"questions": waiting_questions(run), "answers": run.get("answers") or []}
+    return json_answer({**as_json(run), **asks, "usage": usage.as_json(), "replays": replays})
 
 
 async def page_of_turns(store: RunStore, caller: Caller, run_id: str, paging: Paging) -> Response:

@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Path, Response
 
-from triggers.api.access import Reader, Writer
+from triggers.api.access import Approver, Reader, Writer
 from triggers.api.answers import json_answer
 from triggers.api.idempotency import IdempotencyKeys, IdempotencyText
 from triggers.api.openapi import answers
@@ -157,18 +157,23 @@ def _add_answering(router: APIRouter, ground: TriggerGround) -> None:
         operation_id="answer_run",
         responses=answers(403, 404, 409),
     )
-    async def answer_run(caller: Writer, run_id: RunId, given: RunAnswer) -> Response:
-        """What a person says to a run that waits for one (`needs_human`), which then goes on where it stands."""
+    async def answer_run(caller: Approver, run_id: RunId, given: RunAnswer) -> Response:
+        """What a person says to one question of a run that waits (`needs_human`). The run goes on where it stands
+        when each of its questions is answered. Needs a key that was made with `--may approve`."""
         said = given.model_dump(exclude={"by"})
         await seen(store, run_id, caller.scope)  # an unknown run is that first, whatever the answer looks like
         try:
-            done = await answer(store, wake, run_id, by=given.by or caller.name, app_id=caller.scope, **said)
+            done = await answer(store, wake, run_id, by=caller.name, name=given.by, app_id=caller.scope, **said)
         except UnfitAnswerError as error:
             raise invalid_fields(_field(str(error))) from None
-        return json_answer({"run_id": done.run_id, "answer": done.number, "repeated": done.repeated})
+        told = {"run_id": done.run_id, "answer": done.number, "repeated": done.repeated}
+        return json_answer({**told, "waiting": list(done.waiting)})
+
+
+_FIELDS = frozenset({"question", "message", "responses", "by"})
 
 
 def _field(said: str) -> dict[str, str]:
     """Its text begins with the field's name where one is at fault."""
     name, colon, sentence = said.partition(": ")
-    return {name: sentence} if colon and name in {"by", "message", "responses"} else {"body": said}
+    return {name: sentence} if colon and name in _FIELDS else {"body": said}

@@ -102,6 +102,9 @@ class TriggerSummary(Told):
     next_at: datetime | None
     counts: dict[str, int] = Field(description="What became of all that has happened so far.")
     revision: int = Field(description="Of one that was made at run time: grows with each edit.")
+    answers_approved_by: str | None = Field(
+        None, description="Who made the `ui_responses` of one made at run time; null: no key that may approve."
+    )
 
 
 class Trigger(TriggerSummary):

@@ -56,7 +56,7 @@ def _add_firing(router: APIRouter, ground: TriggerGround) -> None:
         """Starts a run now, as if what it waits for had happened; without an app one for each of its apps."""
         known = await place.trigger(ground)
         event = {} if order is None else order.event
-        fired = await fire(ground, known, by=caller.name, app_id=place.app_id, event=event, viewer=caller.scope)
+        fired = await fire(ground, known, by=caller.name, app_id=place.app_id, event=event, **caller.rights)
         return json_answer({"runs": [each.as_json() for each in fired]}, 202)
 
 
@@ -65,7 +65,7 @@ def _add_backfilling(router: APIRouter, ground: TriggerGround) -> None:
     async def backfill_trigger(caller: Writer, place: Placed, order: BackfillOrder) -> Response:
         """Starts the runs for times that have passed. What ran at its time is not run again: repeating is harmless."""
         known = await place.trigger(ground)
-        planned = await plan(ground, known, start=order.from_, end=order.to, app_id=place.app_id, viewer=caller.scope)
+        planned = await plan(ground, known, start=order.from_, end=order.to, app_id=place.app_id, **caller.rights)
         told = {**as_json(planned), "dry_run": order.dry_run, "created": None}
         if not order.dry_run:
             done = await carry_out(ground, planned, by=caller.name, overlap=order.overlap)

@@ -61,9 +61,10 @@ def _add_making(router: APIRouter, ground: TriggerGround) -> None:
         responses=answers(403, 404, 409),
     )
     async def make_trigger(caller: Writer, new: NewTrigger) -> Response:
-        """It belongs to one app, starts runs of that app alone, and is at work within seconds."""
+        """It belongs to one app, starts runs of that app alone, and is at work within seconds. `ui_responses` in its
+        spec answer for people: that needs a key that was made with `--may approve`."""
         app = caller.app(new.app_id)
-        known = await make(ground, new.workflow, app, new.spec, by=caller.name, viewer=caller.scope)
+        known = await make(ground, new.workflow, app, new.spec, by=caller.name, **caller.rights)
         return await _shown(ground, known, app=app, viewer=caller.scope, status=201)
 
 
@@ -76,10 +77,11 @@ def _add_changing(router: APIRouter, ground: TriggerGround) -> None:
         responses=answers(403, 404, 409, 412, 428),
     )
     async def edit_trigger(caller: Writer, place: Placed, edited: EditedTrigger, if_match: IfMatch = None) -> Response:
-        """One that was made at run time, as a whole. Say which revision is meant: nobody's edit is undone unseen."""
+        """One that was made at run time, as a whole. Say which revision is meant: nobody's edit is undone unseen.
+        With `ui_responses` it needs a key that was made with `--may approve`."""
         found = only_made_at_run_time(await place.made(ground))
         revision = needed_revision(found, if_match, edited.revision)
-        known = await edit(ground, found, edited.spec, by=caller.name, revision=revision, viewer=caller.scope)
+        known = await edit(ground, found, edited.spec, by=caller.name, revision=revision, **caller.rights)
         return await _shown(ground, known, app=place.app_id, viewer=caller.scope)
 
     @router.delete(

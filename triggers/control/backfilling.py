@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from triggers.control.errors import UnfitTriggerError
-from triggers.control.known import Known, check_started
+from triggers.control.known import Known, check_answers_approved, check_started
 from triggers.control.pausing import one_of_its_apps, readable
 from triggers.role import TriggerGround
 from triggers.schedule.backfill import Backfilled, BackfillError, BackfillPlan, Overlap, plan_backfill
@@ -28,9 +28,11 @@ async def plan(
     end: datetime,
     app_id: str | None = None,
     viewer: str | None = None,
+    may_approve: bool = True,
 ) -> BackfillPlan:
     """Changes nothing."""
     trigger = readable(known)
+    check_answers_approved(known, may_approve=may_approve)
     if not isinstance(trigger.spec, ScheduleSpec):
         raise RefusedError(f"{known.id} is a {known.type}; only a schedule has times that can be made up for")
     check_started(ground.catalog, known.workflow, viewer=viewer)

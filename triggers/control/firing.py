@@ -6,8 +6,9 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from triggers.computation import Computation
 from triggers.control.errors import UnfitTriggerError, UnknownTriggerError
-from triggers.control.known import Known, check_started
+from triggers.control.known import Known, check_answers_approved, check_started
 from triggers.control.pausing import one_of_its_apps, readable
 from triggers.happening import Happening, run_request, selected_app
 from triggers.kinds import KINDS
@@ -27,6 +28,7 @@ log = logging.getLogger(__name__)
 
 MOST_RUNS = 10_000
 AT_ONCE = 200
+_BUSY = "too many large events are computed at once; try again"
 APP_OF_ENDED_RUN = "=app_id"  # as `runs show --json` has it
 
 
@@ -47,13 +49,15 @@ async def fire(
     app_id: str | None = None,
     event: Mapping[str, Any] | None = None,
     viewer: str | None = None,
+    may_approve: bool = True,
 ) -> Sequence[Fired]:
     """Also of one that is paused: whoever fires it by hand means it. All its runs, or none when one cannot be."""
     trigger = readable(known)
+    check_answers_approved(known, may_approve=may_approve)
     check_started(ground.catalog, known.workflow, viewer=viewer)
     now, event = datetime.now(UTC), event or {}
     apps = await _apps(ground, known, one_of_its_apps(known, app_id), event, now)
-    requests = [_request(trigger, app, event, now) for app in apps]
+    requests = [await _request(trigger, app, event, now) for app in apps]
     accepted: list[Accepted] = []
     for some in in_portions(requests, AT_ONCE):
         accepted += await together(ground.acceptance.accept(request) for request in some)
@@ -74,19 +78,22 @@ async def _apps(
         return known.apps if app_id is None else (app_id,)
     if source is None:
         raise RefusedError(f"{known.id} names no apps, so that nothing can be started; add apps to it")
-    return (_of_event(trigger, app_id, event, now),)
+    return (await _of_event(trigger, app_id, event, now),)
 
 
-def _of_event(trigger: Trigger, app_id: str | None, event: Mapping[str, Any], now: datetime) -> str:
+async def _of_event(trigger: Trigger, app_id: str | None, event: Mapping[str, Any], now: datetime) -> str:
     """`app_id` is for an event that names none, as one may that was made up."""
     mapped = trigger.spec.app_id if is_expression(trigger.spec.app_id) else APP_OF_ENDED_RUN
     data = _happening(trigger, app_id or "", event, now).data
+    computation = Computation(data)
     try:
-        named = resolve_text(mapped, data)
+        named = await computation.run(lambda effort: resolve_text(mapped, data, effort))
         if named:
-            named = selected_app(mapped, data)
+            named = await computation.run(lambda effort: selected_app(mapped, data, effort))
     except PayloadError as error:
         raise UnfitTriggerError({"event": str(error)}) from None
+    except TimeoutError:
+        raise RefusedError(_BUSY) from None
     if not (named or app_id):
         raise UnfitTriggerError({"app_id": f"is needed, as {mapped} selects no app from the event"})
     if named and app_id not in (None, named):
@@ -110,13 +117,17 @@ async def _of_collection(ground: TriggerGround, trigger: Trigger, app_id: str | 
     return found
 
 
-def _request(trigger: Trigger, app_id: str, event: Mapping[str, Any], now: datetime) -> RunRequest:
+async def _request(trigger: Trigger, app_id: str, event: Mapping[str, Any], now: datetime) -> RunRequest:
     happening = _happening(trigger, app_id, event, now)
     try:
-        request = run_request(happening, run_input=_form_input(happening))
+        request = await Computation(happening.data).run(
+            lambda effort: run_request(happening, run_input=_form_input(happening), effort=effort)
+        )
         check_storable(request.input)
     except (PayloadError, NotStorableError) as error:
         raise UnfitTriggerError({"event": str(error)}) from None
+    except TimeoutError:
+        raise RefusedError(_BUSY) from None
     return request
 
 

@@ -6,7 +6,8 @@ from typing import Any, Protocol
 
 from pymongo.asynchronous.database import AsyncDatabase
 
-from triggers.control.errors import UnknownWorkflowError
+from triggers.api_keys import HOW_TO_APPROVE
+from triggers.control.errors import NotForThisKeyError, UnknownWorkflowError
 from triggers.register.precedence import serves
 from triggers.register.record import Pause, Record
 from triggers.register.store import TriggerStore
@@ -76,6 +77,28 @@ class Known:
 
     def pause_of(self, app_id: str | None) -> Pause | None:
         return None if self.record is None else self.record.pause_of(app_id)
+
+
+def approval_of(trigger: Trigger, by: str) -> dict[str, Any]:
+    """What the document of a trigger made at run time keeps of its standing answers: who approved them."""
+    return {"answers_approved_by": by if trigger.spec.ui_responses else None}
+
+
+def check_answers_approved(known: Known, *, may_approve: bool) -> None:
+    """Refuses to start runs by hand where standing answers were never approved: an older version took them from every
+    key. A package's answers are its author's."""
+    if not may_approve and None in answers_approval(known).values():
+        raise NotForThisKeyError(
+            f"the ui_responses of {known.id} answer for people, and no key that may approve has made them; "
+            f"edit the trigger with such a key: {HOW_TO_APPROVE}"
+        )
+
+
+def answers_approval(known: Known) -> dict[str, Any]:
+    """Who approved the standing answers of a trigger made at run time; None where no key that may has made them."""
+    if known.app_id is None or known.trigger is None or not known.trigger.spec.ui_responses:
+        return {}
+    return {"answers_approved_by": None if known.record is None else known.record.document.get("answers_approved_by")}
 
 
 def declared(trigger: Trigger, record: Record | None = None) -> Known:

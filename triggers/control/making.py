@@ -7,8 +7,9 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from triggers.api_keys import HOW_TO_APPROVE
 from triggers.control.errors import EditedMeanwhileError, NotForThisKeyError, UnfitTriggerError, UnknownTriggerError
-from triggers.control.known import Ground, Known, check_started, made
+from triggers.control.known import Ground, Known, approval_of, check_started, made
 from triggers.happening import MAX_APP_ID_LENGTH
 from triggers.kinds import KINDS
 from triggers.register.precedence import in_front_of
@@ -28,19 +29,28 @@ MAX_SPEC_BYTES = 64 * 1024  # a due schedule brings its spec along, and there ma
 
 
 async def make(
-    ground: Ground, workflow: str, app_id: str, given: Mapping[str, Any], *, by: str, viewer: str | None = None
+    ground: Ground,
+    workflow: str,
+    app_id: str,
+    given: Mapping[str, Any],
+    *,
+    by: str,
+    viewer: str | None = None,
+    may_approve: bool = True,
 ) -> Known:
-    """`given` is a spec as in a package. `viewer`: the app whose key asks; None for whoever may act for all."""
+    """`given` is a spec as in a package. `viewer`: the app whose key asks; None for whoever may act for all.
+    `may_approve`: whether the trigger may answer for people in advance."""
     check_started(ground.catalog, workflow, viewer=viewer)
     trigger = Trigger(workflow, checked_spec(given, app_id=app_id), _usable_app(app_id))
     _check_allowed(trigger, viewer)
+    _check_standing_answers(trigger, may_approve=may_approve)
     first = _at_first(trigger, None)
     _check_comes_yet(first)
     if in_front_of(ground.catalog.packages(), workflow, trigger.spec.name, app_id) is not None:
         raise RefusedError(f"the package {workflow} has a trigger {trigger.spec.name} for {app_id}; take another name")
     await _check_room(ground, viewer)
     try:
-        await ground.triggers.create(trigger, more=first)
+        await ground.triggers.create(trigger, more={**first, **approval_of(trigger, by)})
     except TriggerExistsError:
         raise RefusedError(f"there is a trigger {trigger.id} already; edit it, or take another name") from None
     log.info("trigger_made", extra={"trigger": trigger.id, "type": trigger.spec.type, "by": by})
@@ -55,8 +65,10 @@ async def edit(
     by: str,
     revision: int | None = None,
     viewer: str | None = None,
+    may_approve: bool = True,
 ) -> Known:
-    """`revision`: the one that was read before; None overwrites whatever is there."""
+    """`revision`: the one that was read before; None overwrites whatever is there. Whatever is edited of a trigger
+    that answers in advance, those answers are given to other runs than before: it needs the right to approve."""
     record = only_made_at_run_time(known).record
     app_id = str(known.app_id)
     found = 0 if record is None else record.revision
@@ -67,7 +79,8 @@ async def edit(
     _check_same(known, spec)
     trigger = Trigger(known.workflow, spec, app_id, found)
     _check_allowed(trigger, viewer)
-    more = _at_first(trigger, None if record is None else record.document)
+    _check_standing_answers(trigger, may_approve=may_approve)
+    more = {**_at_first(trigger, None if record is None else record.document), **approval_of(trigger, by)}
     if not await ground.triggers.replace(trigger, expected=found, more=more):
         raise await _gone_or_edited(ground, known.id)
     log.info("trigger_edited", extra={"trigger": known.id, "revision": found + 1, "by": by})
@@ -121,6 +134,11 @@ def _check_allowed(trigger: Trigger, viewer: str | None) -> None:
     why_not = None if viewer is None else KINDS[trigger.spec.type].only_for_all_apps(trigger.spec)
     if why_not is not None:
         raise NotForThisKeyError(why_not)
+
+
+def _check_standing_answers(trigger: Trigger, *, may_approve: bool) -> None:
+    if trigger.spec.ui_responses and not may_approve:
+        raise NotForThisKeyError(f"ui_responses answer for people, and this key may not approve; {HOW_TO_APPROVE}")
 
 
 def _check_same(known: Known, spec: TriggerSpec) -> None:

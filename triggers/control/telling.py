@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from triggers.control.known import Known
+from triggers.control.known import Known, answers_approval
 from triggers.control.standing import Standing
 from triggers.register.precedence import apps_come_from
 from triggers.register.record import Pause
@@ -39,6 +39,7 @@ def told(known: Known, standing: Standing, *, viewer: str | None) -> dict[str, A
         "next_at": schedule.get("next_at"),
         "counts": dict(record.counts) if record is not None and whole else {},
         "revision": 0 if record is None else record.revision,
+        **answers_approval(known),
     }
 
 

@@ -40,7 +40,7 @@ def form_routes(reception: Reception, metrics: GatewayMetrics) -> list[Route]:
 
 def form_endpoint(reception: Reception) -> Callable[[Request], Awaitable[Answer]]:
     async def receive_form(request: Request) -> Answer:
-        await refuse_declared_too_large(request, reception.settings.body_limit_bytes)
+        refuse_declared_too_large(request, reception.settings.body_limit_bytes)
         receive = receive_from_page if wants_page(request) else receive_from_program
         return await receive(reception, request)
 

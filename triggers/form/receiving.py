@@ -7,6 +7,7 @@ from pymongo.errors import PyMongoError
 from starlette.requests import Request
 from starlette.responses import RedirectResponse
 
+from triggers.computation import Computation
 from triggers.form.body import GivenFields, is_form, read_fields
 from triggers.form.delivery import delivery_id, delivery_in, new_delivery
 from triggers.form.page import Filled, not_kept_page, refused_page
@@ -51,12 +52,17 @@ class _Call:
 
     async def accept(self, values: dict[str, Any], trigger_id: str) -> Accepted:
         event = with_request(values, self.request)
+        computation = Computation(event)
         try:
-            check_app(self.found.spec, self.place, event)
+            await self.reception.compute(
+                computation, lambda effort: check_app(self.found.spec, self.place, event, effort)
+            )
         except PayloadError:
             raise self.reception.refused_body(self.found.trigger, self.place, "not_mapped", NOT_COMPUTED) from None
         run_input = None if self.found.spec.input else values
-        return await self.reception.accept(self.found, self.place, event, trigger_id=trigger_id, run_input=run_input)
+        return await self.reception.accept(
+            self.found, self.place, event, trigger_id=trigger_id, run_input=run_input, computation=computation
+        )
 
 
 async def receive_from_program(reception: Reception, request: Request) -> Answer:

@@ -8,6 +8,7 @@ from starlette.routing import BaseRoute, Route
 from triggers.api.app import api_routes, create_api
 from triggers.form.endpoint import form_routes
 from triggers.gateway.callers_trace import CallersTrace
+from triggers.gateway.drain import DrainTooLarge
 from triggers.gateway.health import alive, metrics_page, ready
 from triggers.gateway.metrics import GatewayMetrics
 from triggers.gateway.problems import HANDLERS
@@ -17,9 +18,11 @@ from triggers.role import TriggerGround
 from triggers.webhook.endpoint import webhook_endpoint
 
 
-def create_app(ground: TriggerGround, more_routes: Sequence[BaseRoute] = ()) -> Starlette:
+def create_app(
+    ground: TriggerGround, more_routes: Sequence[BaseRoute] = (), *, metrics: GatewayMetrics | None = None
+) -> Starlette:
     """`more_routes`: of whoever serves pages beside it, such as the console."""
-    metrics = GatewayMetrics()
+    metrics = metrics or GatewayMetrics()
     # The catalog looks at its files when asked, at most once a second: a few milliseconds, not worth a thread.
     lookup = Lookup(ground.catalog.packages, ground.triggers)
     reception = Reception(ground.settings, lookup, ground.acceptance, metrics, ground.tally)
@@ -36,6 +39,7 @@ def create_app(ground: TriggerGround, more_routes: Sequence[BaseRoute] = ()) -> 
         ],
         exception_handlers=HANDLERS,
     )
+    app.add_middleware(DrainTooLarge)
     if ground.tracing.is_on:
         app.add_middleware(CallersTrace)
     app.router.redirect_slashes = False  # a redirected POST loses its body in half of the clients

@@ -11,42 +11,37 @@ from starlette.requests import ClientDisconnect, Request
 from triggers.gateway.problems import ProblemError
 
 READ_TIMEOUT_S = 30  # a client that trickles its body would otherwise hold a connection for ever
-# A client that is still sending reads no answer, and closing under it looks like a broken network. What is too
-# large is let in for this long, and dropped.
-LINGER_S = 2
 
 
 def too_large(limit_bytes: int) -> ProblemError:
     return ProblemError(413, f"the body is larger than {limit_bytes} bytes", headers={"connection": "close"})
 
 
-async def refuse_declared_too_large(request: Request, limit_bytes: int) -> None:
-    declared = request.headers.get("content-length", "")
-    if not (declared.isascii() and declared.isdigit()) or (len(declared) < 19 and int(declared) <= limit_bytes):
-        return
-    if request.headers.get("expect", "").lower() != "100-continue":  # such a client waits for us before it sends
-        await read_body(request, limit_bytes)
-    raise too_large(limit_bytes)
+def is_declared_too_large(content_length: str, limit_bytes: int) -> bool:
+    if not (content_length.isascii() and content_length.isdigit()):
+        return False
+    return len(content_length) >= 19 or int(content_length) > limit_bytes
+
+
+def refuse_declared_too_large(request: Request, limit_bytes: int) -> None:
+    """At once: nothing of the body is read."""
+    if is_declared_too_large(request.headers.get("content-length", ""), limit_bytes):
+        raise too_large(limit_bytes)
 
 
 async def read_body(request: Request, limit_bytes: int) -> bytes:
     """Counts while it reads: a chunked body declares no length."""
     body = bytearray()
     try:
-        async with asyncio.timeout(READ_TIMEOUT_S) as patience:
+        async with asyncio.timeout(READ_TIMEOUT_S):
             async for chunk in request.stream():
-                if len(body) > limit_bytes:
-                    continue
                 body += chunk
                 if len(body) > limit_bytes:
-                    patience.reschedule(asyncio.get_running_loop().time() + LINGER_S)
+                    raise too_large(limit_bytes)
     except TimeoutError:
-        if len(body) <= limit_bytes:
-            raise ProblemError(408, "the body did not arrive in time", headers={"connection": "close"}) from None
+        raise ProblemError(408, "the body did not arrive in time", headers={"connection": "close"}) from None
     except ClientDisconnect:
         raise ProblemError(400, "the body ended early") from None
-    if len(body) > limit_bytes:
-        raise too_large(limit_bytes)
     return bytes(body)
 
 

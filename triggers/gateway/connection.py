@@ -1,17 +1,36 @@
-"""Connections: how much a caller may send that is no body, and how long it may leave a connection without a request.
+"""Connections: how much a caller may send that is no body, how long each step may take, and when its request begins.
 
-The parser has no limit of its own: a header or a trailer without end would fill the memory, and a caller who
-says nothing would hold a connection for ever.
+The server's parser has no limit of its own: a head or a trailer without end would fill the memory, and a silent
+caller would hold a connection for ever. The server also starts a request with its head; here a request starts, and
+takes a place, once its body has arrived. Until then it costs a few KB, and is closed first when room is short.
 """
 
 import asyncio
 from typing import Any
 
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
 from typing_extensions import override
+from uvicorn import Config
+from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.server import ServerState
+
+from triggers.form.accept_header import wants_page
+from triggers.form.page import problem_page
+from triggers.gateway.admission import Admission, Place, Queue, QueueName, route_of
+from triggers.gateway.body import READ_TIMEOUT_S, is_declared_too_large
+from triggers.gateway.metrics import CloseReason
+from triggers.gateway.problems import ProblemError, problem_response, unavailable
 
 MAX_HEAD_BYTES = 64 * 1024
 HEAD_TIMEOUT_S = 10.0
+# A body that brings less than this in such a time waits without a place; one that brings more is worked on as it comes.
+RATE_INTERVAL_S = 2.0
+MIN_BODY_BYTES_PER_S = 1024
+# After as long without a byte of its answers being read, a caller reads none of them any more.
+UNREAD_TIMEOUT_S = 15.0
 
 _PROBLEM = b'{"type":"about:blank","title":"Request Header Fields Too Large","status":431}'
 _TOO_LARGE = (
@@ -19,68 +38,298 @@ _TOO_LARGE = (
     b"content-type: application/problem+json\r\nconnection: close\r\n"
     b"content-length: %d\r\n\r\n%b" % (len(_PROBLEM), _PROBLEM)
 )
+_NO_ROOM = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 5\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
+# As it stands, since callers are many whose time is over: an answer of the app takes five times as long.
+_TIMEOUT_PROBLEM = (
+    b'{"type":"about:blank","title":"Request Timeout","status":408,"detail":"the body did not arrive in time"}'
+)
+_BODY_TIMEOUT = (
+    b"HTTP/1.1 408 Request Timeout\r\n"
+    b"content-type: application/problem+json\r\nconnection: close\r\n"
+    b"content-length: %d\r\n\r\n%b" % (len(_TIMEOUT_PROBLEM), _TIMEOUT_PROBLEM)
+)
+_CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+
+Cycle = Any  # the server's own class, which it does not export: one request and its answer
+App = Any  # an ASGI app, of which the server and Starlette have types that do not fit each other
 
 
 class BoundedProtocol(HttpToolsProtocol):
-    _unused_bytes = 0  # since the parser last handed over a head or a piece of a body: it keeps all of them
-    _head_timer: asyncio.TimerHandle | None = None
+    def __init__(
+        self, config: Config, server_state: ServerState, admission: Admission, *, body_limit_bytes: int
+    ) -> None:
+        super().__init__(config, server_state, {})
+        self._admission = admission
+        self._body_limit_bytes = body_limit_bytes
+        self._unused_bytes = 0  # since the parser last handed over a head or a piece of a body: it keeps all of them
+        self._waiting_bytes = 0  # of the head or body that is not complete
+        self._queue: Queue | None = None
+        self._timer: asyncio.TimerHandle | None = None  # of the head or body that is awaited
+        self._unread_timer: asyncio.TimerHandle | None = None
+        self._unread_bytes = 0
+        self._held: tuple[Cycle, App] | None = None  # a request that is not started, and its app
+        self._place: Place | None = None  # of a request that is started while its body still arrives
+        self._body_bytes = 0
+        self._judged_bytes = 0
+        self._body_deadline = 0.0
 
     @override
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
+        self._admission.connections += 1
         self._await_head()
 
     @override
     def data_received(self, data: bytes) -> None:
         self._unused_bytes += len(data)
+        self._waiting_bytes += len(data)
+        if self._queue is not None:
+            self._queue.grow(self, len(data))
+            self._admission.bound_bytes()
+            if self.transport.is_closing():
+                return
         super().data_received(data)
         if self.transport.is_closing():
-            return
-        if self._unused_bytes > MAX_HEAD_BYTES:
-            self._refuse()
-        elif self._head_timer is None and self._owes_nothing():
-            # The server's own timer ended with these bytes: a piece of a head, or of a body that nobody wants.
-            self._await_head()
+            self._forget_request()
+        elif self._unused_bytes > MAX_HEAD_BYTES:
+            self._refuse_head()
+        else:
+            self._wait_for_rest()
 
     @override
     def on_headers_complete(self) -> None:
         self._unused_bytes = 0
         self._forget_timer()
+        self._body_bytes = 0
         super().on_headers_complete()
 
     @override
     def on_body(self, body: bytes) -> None:
         self._unused_bytes = 0
+        self._body_bytes += len(body)
+        if self._place is not None:
+            self._place.grow(len(body))
         super().on_body(body)
 
     @override
     def on_message_complete(self) -> None:
-        self._unused_bytes = 0
+        self._unused_bytes = self._waiting_bytes = 0
         self._forget_timer()  # of a body that came after its answer: the next head has a time of its own
         super().on_message_complete()
+        if self._place is not None:
+            self._place.complete()
+            self._place = None
+        if self._held is not None:
+            self._start_held()
+
+    @override
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        if self.transport.get_write_buffer_size():
+            self._watch_reading()
+        if not self.transport.is_closing():
+            self._wait_for_rest()
+
+    @override
+    def timeout_keep_alive_handler(self) -> None:
+        self._close("idle")
+
+    @override
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._watch_reading()
+
+    @override
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        if self._held is not None and not self._held[0].more_body:
+            self._start_held()
+
+    @override
+    def shutdown(self) -> None:
+        if self._held is not None:  # nothing was accepted: the caller sends it to another gateway
+            self._forget_request()
+            self.transport.close()
+        else:
+            super().shutdown()
 
     @override
     def connection_lost(self, exc: Exception | None) -> None:
-        self._forget_timer()
+        self._forget_request()
+        if self._unread_timer is not None:
+            self._unread_timer.cancel()
+        self._admission.connections -= 1
         super().connection_lost(exc)
+
+    def close_early(self, reason: CloseReason) -> None:
+        """Makes room. A caller whose request began is told to come back; one that sent no head is just closed."""
+        self._admission.metrics.count_closed(reason)
+        if not self._owes_nothing() and not self.cycle.response_started:
+            self.transport.write(_NO_ROOM)
+        self._forget_request()
+        self.transport.close()
+        if self.transport.get_write_buffer_size():
+            self.transport.abort()
+
+    # Requests: held until their body is there, then started in a place of their route.
+
+    @override
+    def _start_asgi_task(self, cycle: Cycle, app: App) -> None:
+        """The server calls it with a head, or when the answer before it is complete."""
+        length = next((value for name, value in cycle.scope["headers"] if name == b"content-length"), b"")
+        if cycle.more_body and is_declared_too_large(length.decode("latin-1"), self._body_limit_bytes):
+            super()._start_asgi_task(cycle, app)  # it is refused at once, which takes no place
+            return
+        self._held = cycle, app
+        if not cycle.more_body:
+            self._start_held()
+
+    def _start_held(self) -> None:
+        """Not before answers are read: a request behind them would hold its place until they are."""
+        if self._held is None or self.flow.write_paused:
+            return
+        (cycle, app), self._held = self._held, None
+        self._forget_timer()
+        route = route_of(cycle.scope["path"])
+        if is_always_answered(cycle.scope["path"]):
+            super()._start_asgi_task(cycle, app)
+            return
+        place = self._admission.shares[route].take(self, self._body_bytes if cycle.more_body else None)
+        if place is None:
+            self._admission.metrics.count_refused(route)
+            super()._start_asgi_task(cycle, _answer(unavailable("too many requests at once; try again")))
+            return
+        self._place = place if cycle.more_body else None
+        super()._start_asgi_task(cycle, _placed(app, place))
+
+    def _wait_for_rest(self) -> None:
+        """After each piece of data and each answer: what this connection waits for now, if for anything."""
+        if self._held is not None:
+            self._wait_for_body(self._held[0])
+        elif self._owes_nothing():
+            if self.timeout_keep_alive_task is not None:
+                self._wait_in("idle")
+            elif self._timer is None:
+                # The server's own timer ended with these bytes: a piece of a head, or of a body that nobody wants.
+                self._await_head()
+        elif self.cycle.more_body and not self.pipeline:  # started, and its body still arrives
+            self._wait_in(route_of(self.cycle.scope["path"]))
+        else:
+            self._wait_in(None)
+
+    def _wait_for_body(self, cycle: Cycle) -> None:
+        if not cycle.more_body:  # it waits for the caller to read what was answered before
+            self._wait_in("idle")
+            return
+        self._wait_in(route_of(cycle.scope["path"]))
+        if cycle.waiting_for_100_continue:
+            cycle.waiting_for_100_continue = False
+            self.transport.write(_CONTINUE)
+        if len(cycle.body) > HIGH_WATER_LIMIT:  # the server reads on when the app does
+            self._start_held()
+        elif self._timer is None:
+            self._judged_bytes = 0
+            self._body_deadline = self.loop.time() + READ_TIMEOUT_S
+            self._timer = self.loop.call_later(RATE_INTERVAL_S, self._judge_rate)
+
+    def _judge_rate(self) -> None:
+        self._timer = None
+        if self._held is None:
+            return
+        received, self._judged_bytes = self._body_bytes - self._judged_bytes, self._body_bytes
+        if received >= RATE_INTERVAL_S * MIN_BODY_BYTES_PER_S:
+            self._start_held()
+        elif self.loop.time() < self._body_deadline:
+            self._timer = self.loop.call_later(RATE_INTERVAL_S, self._judge_rate)
+        else:
+            self.transport.write(_BODY_TIMEOUT)
+            self._close("body_timeout")
 
     def _owes_nothing(self) -> bool:
         """Every request so far is answered; while one is not, the time it takes is ours."""
         return self.cycle is None or self.cycle.response_complete  # type: ignore[redundant-expr]  # None until a head
 
-    def _refuse(self) -> None:
-        if self._owes_nothing():  # else it would be read as the answer to the request before
-            self.transport.write(_TOO_LARGE)
-        self.transport.close()
+    def _forget_request(self) -> None:
+        self._held = None
+        self._forget_timer()
+        self._wait_in(None)
+
+    # Waiting: in one queue at most, and with one timer at most.
+
+    def _wait_in(self, name: QueueName | None) -> None:
+        queue = None if name is None else self._admission.queues[name]
+        if queue is self._queue:
+            return
+        if self._queue is not None:
+            self._queue.remove(self)
+        self._queue = queue
+        if queue is not None:
+            queue.add(self, self._waiting_bytes)
 
     def _await_head(self) -> None:
-        self._head_timer = self.loop.call_later(HEAD_TIMEOUT_S, self._give_up)
+        self._wait_in("head")
+        self._timer = self.loop.call_later(HEAD_TIMEOUT_S, self._give_up_head)
 
-    def _give_up(self) -> None:
-        self._head_timer = None
-        self.transport.close()
+    def _give_up_head(self) -> None:
+        self._timer = None
+        self._close("head_timeout")
+
+    def _refuse_head(self) -> None:
+        if self._owes_nothing():  # else it would be read as the answer to the request before
+            self.transport.write(_TOO_LARGE)
+        self._close("head_too_large")
 
     def _forget_timer(self) -> None:
-        if self._head_timer is not None:
-            self._head_timer.cancel()
-            self._head_timer = None
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    # Closing: what is written goes out, as long as the caller reads it.
+
+    def _close(self, reason: CloseReason) -> None:
+        if self.transport.is_closing():
+            return
+        self._admission.metrics.count_closed(reason)
+        self._forget_request()
+        self.transport.close()
+        if self.transport.get_write_buffer_size():
+            self._watch_reading()
+
+    def _watch_reading(self) -> None:
+        if self._unread_timer is None:
+            self._unread_bytes = self.transport.get_write_buffer_size()
+            self._unread_timer = self.loop.call_later(UNREAD_TIMEOUT_S, self._judge_reading)
+
+    def _judge_reading(self) -> None:
+        self._unread_timer = None
+        unread_bytes = self.transport.get_write_buffer_size()
+        if unread_bytes >= self._unread_bytes > 0:
+            self._admission.metrics.count_closed("unread_answer")
+            self._forget_request()
+            self.transport.abort()
+        elif unread_bytes:
+            self._watch_reading()
+
+
+def is_always_answered(path: str) -> bool:
+    """Health has no share: whoever watches a gateway must see that it is busy, not that it is away."""
+    return path in ("/healthz", "/readyz", "/metrics")
+
+
+def _placed(app: App, place: Place) -> App:
+    async def placed(scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await app(scope, receive, send)
+        finally:
+            place.leave()
+
+    return placed
+
+
+def _answer(problem: ProblemError) -> App:
+    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+        is_for_people = scope["path"].startswith(("/forms/", "/console")) and wants_page(Request(scope))
+        response: Response = problem_page(problem) if is_for_people else problem_response(problem)
+        await response(scope, receive, send)
+
+    return answer

@@ -1,9 +1,10 @@
 """Gateway metrics: calls, their duration and dropped duplicates, in a registry of this app's own."""
 
+from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Literal
 
-from prometheus_client import CollectorRegistry, Counter, Histogram
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from triggers.capped_labels import CappedLabels
 from triggers.register.trigger import Trigger
@@ -26,6 +27,9 @@ Result = Literal[
     "unavailable",
     "error",
 ]
+
+# `idle` is the usual end of a connection; the others are of callers that send too little, too much or read nothing.
+CloseReason = Literal["idle", "head_timeout", "head_too_large", "body_timeout", "unread_answer", "crowded"]
 
 RESULT_BY_STATUS: dict[int, Result] = {
     400: "invalid",
@@ -65,12 +69,49 @@ class GatewayMetrics:
             registry=self.registry,
         )
 
+        self._connections = Gauge(
+            "unattended_gateway_connections",
+            "Open connections by what they wait for, or served",
+            ["state"],
+            registry=self.registry,
+        )
+        self._closed = Counter(
+            "unattended_gateway_connections_closed",
+            "Connections that the gateway closed by itself, by reason",
+            ["reason"],
+            registry=self.registry,
+        )
+        self._refused = Counter(
+            "unattended_gateway_requests_refused",
+            "Requests answered 503 because all places of their routes were taken",
+            ["route"],
+            registry=self.registry,
+        )
+        self._accept_pauses = Counter(
+            "unattended_gateway_accept_pauses",
+            "Times that the gateway accepted no connection, since all that it may have were in use",
+            registry=self.registry,
+        )
+
         self._of_result = cache(self._requests.labels)  # each look at labels takes a lock and builds a key
         self._of_endpoint = cache(self._seconds.labels)
 
     def answered(self, endpoint: Endpoint, result: Result, *, seconds: float) -> None:
         self._of_result(endpoint, result).inc()
         self._of_endpoint(endpoint).observe(seconds)
+
+    def watch_connections(self, counts: Mapping[str, Callable[[], float]]) -> None:
+        for state, count in counts.items():
+            self._connections.labels(state).set_function(count)
+
+    def count_closed(self, reason: CloseReason) -> None:
+        self._closed.labels(reason).inc()
+
+    def count_refused(self, route: str) -> None:
+        self._refused.labels(route).inc()
+
+    def count_accept_pause(self) -> None:
+        self._accept_pauses.inc()
 
     def duplicate_dropped(self, trigger: Trigger) -> None:
         self._duplicates.labels(self._label(trigger)).inc()

@@ -8,6 +8,7 @@ from starlette.requests import Request
 
 from triggers.gateway.problems import ProblemError
 from triggers.payload import resolve_text
+from workflows.context.bounded_expression import Effort
 from workflows.package.trigger_specs.form import FormSpec
 from workflows.package.trigger_specs.trigger import is_expression
 from workflows.package.trigger_specs.webhook import WebhookSpec
@@ -34,7 +35,7 @@ def not_found() -> ProblemError:
     return ProblemError(404, "there is no such trigger")
 
 
-def check_app(spec: WebhookSpec | FormSpec, place: Place, event: Any) -> None:
+def check_app(spec: WebhookSpec | FormSpec, place: Place, event: Any, effort: Effort | None = None) -> None:
     """`app_id: =expr` must name the app in the address; otherwise a body could start another app's run."""
-    if is_expression(spec.app_id) and resolve_text(spec.app_id, event) != place.app:
+    if is_expression(spec.app_id) and resolve_text(spec.app_id, event, effort) != place.app:
         raise not_found()

@@ -8,7 +8,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypeVar
 
 from pymongo.errors import PyMongoError
 from starlette.requests import Request
@@ -16,6 +16,7 @@ from starlette.responses import Response
 from ulid import ULID
 
 from triggers.acceptance import Acceptance
+from triggers.computation import Computation
 from triggers.gateway.metrics import RESULT_BY_STATUS, Endpoint, GatewayMetrics, Result
 from triggers.gateway.place import Place, not_found
 from triggers.gateway.problems import ProblemError, unavailable
@@ -27,12 +28,14 @@ from triggers.register.trigger import Trigger
 from workers.settings import Settings
 from workers.store.run import Accepted
 from workers.store.storable import NotStorableError
+from workflows.context.bounded_expression import Effort
 
 log = logging.getLogger(__name__)
 
 MAX_ID_LENGTH = 200
 PAUSED_RETRY_AFTER_S = 60
 STORE_PATIENCE_S = 8.0  # GitHub hangs up after 10
+Computed = TypeVar("Computed")
 NOT_COMPUTED = "the trigger's expressions cannot be computed from this body"
 
 
@@ -82,12 +85,16 @@ class Reception:
         *,
         trigger_id: str,
         run_input: Mapping[str, Any] | None = None,
+        computation: Computation | None = None,
     ) -> Accepted:
         """Durable when it returns. An event that cannot be mapped or kept is the sender's to change: 400."""
         trigger = found.trigger
         happening = Happening(trigger, place.app, trigger_id, datetime.now(UTC), event)
         try:
-            request = run_request(happening, run_input=run_input)
+            request = await self.compute(
+                computation or Computation(event),
+                lambda effort: run_request(happening, run_input=run_input, effort=effort),
+            )
             # A store that is frozen keeps a call for longer than any sender waits. Whoever is told 503 sends again,
             # and what became durable after all is then found by its delivery id.
             async with asyncio.timeout(STORE_PATIENCE_S):
@@ -104,6 +111,13 @@ class Reception:
             self.metrics.duplicate_dropped(trigger)
             self.tally.duplicate(trigger, app_id=place.app, event_id=trigger_id)
         return accepted
+
+    async def compute(self, computation: Computation, work: Callable[[Effort], Computed]) -> Computed:
+        """Raises 503 if so many large events are computed that this one had no turn."""
+        try:
+            return await computation.run(work)
+        except TimeoutError:
+            raise unavailable("too many large events at once; try again") from None
 
     def refused_body(self, trigger: Trigger, place: Place, reason: str, detail: str) -> ProblemError:
         """To be raised. `reason` is from a closed set; `detail` goes to the sender alone."""

@@ -2,6 +2,7 @@
 
 import asyncio
 import errno
+import gc
 import logging
 import signal
 import socket
@@ -10,11 +11,11 @@ from contextlib import asynccontextmanager, contextmanager
 
 import uvicorn
 from starlette.routing import BaseRoute
-from starlette.types import ASGIApp
 
+from triggers.gateway.admission import Admission, connections_within
 from triggers.gateway.app import create_app
-from triggers.gateway.connection import BoundedProtocol
-from triggers.gateway.crowd import Crowd
+from triggers.gateway.metrics import GatewayMetrics
+from triggers.gateway.server import BACKLOG, GatewayServer, raise_descriptor_limit
 from triggers.register.tally import Tally
 from triggers.role import TriggerGround, trigger_ground
 from workers.setting_values import Address
@@ -29,21 +30,20 @@ def _none(_ground: TriggerGround) -> Sequence[BaseRoute]:
     return ()
 
 
-class _Server(uvicorn.Server):
-    """Leaves signals to us: uvicorn's own handling raises them again, before the store and wake-ups are closed."""
-
-    @contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield
-
-
 async def serve(settings: Settings, more_routes: MoreRoutes = _none) -> None:
     """Returns after SIGTERM or SIGINT, when open requests are answered. `settings` has both server addresses."""
     # It tells of each form that it cannot read, and strangers choose how many those are.
     logging.getLogger("python_multipart").setLevel(logging.ERROR)
+    descriptors = raise_descriptor_limit()
     with listening(settings.listen) as listener:
         async with trigger_ground(settings, role="gateway") as ground:
-            server = _Server(server_config(Crowd(create_app(ground, more_routes(ground)))))
+            metrics = GatewayMetrics()
+            app = create_app(ground, more_routes(ground), metrics=metrics)
+            admission = Admission(metrics, max_connections=connections_within(descriptors))
+            server = GatewayServer(app, admission, body_limit_bytes=settings.body_limit_bytes)
+            # What is there by now stays. Looking through all of it for garbage takes 0.1 s, and stops every answer.
+            gc.collect()
+            gc.freeze()
             host, port = listener.getsockname()[:2]
             with _stopped_by_signals(server):
                 log.info("gateway_ready", extra={"address": str(Address(host, port))})
@@ -75,28 +75,12 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     return new_event_loop
 
 
-def server_config(app: ASGIApp) -> uvicorn.Config:
-    return uvicorn.Config(
-        app,
-        http=BoundedProtocol,
-        ws="none",  # nothing here speaks WebSocket
-        lifespan="off",  # serve() opens and closes what the app needs
-        log_config=None,  # logging is the process's, not the server's
-        access_log=False,  # metrics count requests; a line for each costs more than the answer
-        server_header=False,
-        proxy_headers=False,  # nothing depends on who called or over which scheme
-        timeout_keep_alive=15,  # senders deliver in bursts; an idle connection is not kept for longer
-        timeout_graceful_shutdown=10,  # an insert gives up after as long; what is not durable then was not accepted
-        backlog=2_048,
-    )
-
-
 @contextmanager
 def listening(address: Address) -> Iterator[socket.socket]:
     """Bound before anything else is opened, so that a taken port leaves nothing half-started."""
     try:
         family, _, _, _, where = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)[0]
-        listener = socket.create_server(where[:2], family=family, backlog=2_048)
+        listener = socket.create_server(where[:2], family=family, backlog=BACKLOG)
         # Connections inherit it. Else the body of each answer waits 40 ms until the caller has confirmed its head:
         # asyncio sees to that only for sockets that name their protocol, which these do not.
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -7,6 +7,7 @@ from typing import Any
 
 from starlette.requests import Request
 
+from triggers.computation import Computation
 from triggers.gateway.body import read_body, refuse_declared_too_large
 from triggers.gateway.event import plain_headers, with_request
 from triggers.gateway.place import Place, check_app, not_found
@@ -19,6 +20,7 @@ from triggers.webhook import cloud_events, content, slack
 from triggers.webhook.refusals import Refusals
 from triggers.webhook.secrets import Secrets
 from triggers.webhook.verification import SCHEMES, SignatureError
+from workflows.context.bounded_expression import Effort
 from workflows.package.trigger_specs.webhook import WebhookSpec
 
 
@@ -30,7 +32,7 @@ def webhook_endpoint(reception: Reception) -> Callable[[Request], Awaitable[Answ
     async def receive_webhook(request: Request) -> Answer:
         """The order is the contract: size, address, kind, signature, content, condition, rate, then a durable run."""
         place = Place.of(request)
-        await refuse_declared_too_large(request, limit_bytes)
+        refuse_declared_too_large(request, limit_bytes)
         found = await reception.find(WebhookSpec, place)
         secrets = known_secrets.of(found.trigger, found.spec)
         if secrets is None:  # inactive: the operator's log says why, the caller learns nothing
@@ -45,13 +47,17 @@ def webhook_endpoint(reception: Reception) -> Callable[[Request], Awaitable[Answ
             return Answer("answered", json_response({"challenge": challenge}))
         reception.check_open(found, place)
         event = with_request(body, request, headers=headers, secret_header=_lower(found.spec.verify.header))
-        name = delivery_id or desk.name_of(found, place, event, announced=announced)
-        if not desk.wanted(found, place, event):
+        computation = Computation(event)
+        name = delivery_id or await desk.name_of(found, place, event, announced=announced, computation=computation)
+        if not await desk.wanted(found, place, event, computation):
             event_id = trigger_id_of(name) if name else None
             reception.tally.skipped(found.trigger, "when", app_id=place.app, event_id=event_id)
             return Answer("skipped", json_response({"skipped": True}))
         desk.check_rate(found, place)
-        return accepted_answer(await reception.accept(found, place, event, trigger_id=trigger_id_of(name)))
+        trigger_id = trigger_id_of(name)
+        return accepted_answer(
+            await reception.accept(found, place, event, trigger_id=trigger_id, computation=computation)
+        )
 
     return receive_webhook
 
@@ -106,23 +112,36 @@ class _Desk:
             self._reception.tally.refused(found.trigger, "invalid_body", app_id=place.app)
             raise
 
-    def name_of(self, found: Found[WebhookSpec], place: Place, event: Any, *, announced: content.Content) -> str | None:
+    async def name_of(
+        self,
+        found: Found[WebhookSpec],
+        place: Place,
+        event: Any,
+        *,
+        announced: content.Content,
+        computation: Computation,
+    ) -> str | None:
         """What tells this event from any other, where no header of the scheme does; None when nothing does."""
         key = SCHEMES[found.spec.verify.scheme].id_in_body
         given = event.get(key) if key is not None and isinstance(event, dict) else None
         if isinstance(given, str) and given:
             return given
         try:
-            by_author = resolve_text(found.spec.dedupe, event)
+            by_author = await self._reception.compute(
+                computation, lambda effort: resolve_text(found.spec.dedupe, event, effort)
+            )
         except PayloadError:
             detail = "the trigger's `dedupe` cannot be computed from this body"
             raise self._reception.refused_body(found.trigger, place, "not_computed", detail) from None
         return by_author or (cloud_events.name_of(event) if announced.cloud_event is not None else None)
 
-    def wanted(self, found: Found[WebhookSpec], place: Place, event: Any) -> bool:
+    async def wanted(self, found: Found[WebhookSpec], place: Place, event: Any, computation: Computation) -> bool:
+        def is_wanted(effort: Effort) -> bool:
+            check_app(found.spec, place, event, effort)
+            return holds(found.spec.when, event, effort)
+
         try:
-            check_app(found.spec, place, event)
-            return holds(found.spec.when, event)
+            return await self._reception.compute(computation, is_wanted)
         except PayloadError:
             raise self._reception.refused_body(found.trigger, place, "not_computed", NOT_COMPUTED) from None
 

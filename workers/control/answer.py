@@ -12,6 +12,7 @@ from typing import Any
 
 from workers.control.changed import names, of_app
 from workers.control.errors import RefusedError, RunNotFoundError
+from workers.control.waiting import is_meant, waiting_questions
 from workers.store.run import RunState
 from workers.store.run_document import READY, Document, literal
 from workers.store.run_store import RunStore
@@ -69,7 +70,7 @@ async def answer(  # noqa: PLR0913 -- an answer has this many parts, most of whi
         run = await store.runs.find_one(of_app(run_id, app_id), dict.fromkeys(_SEEN, 1))
         if run is None:
             raise RunNotFoundError(run_id)
-        run["answers"], waiting = run.get("answers") or [], questions_of(run)
+        run["answers"], waiting = run.get("answers") or [], list(waiting_questions(run))
         earlier = _earlier_answer(run, question)
         if earlier is not None:
             number = _repeated(run, earlier, given)
@@ -85,17 +86,7 @@ async def answer(  # noqa: PLR0913 -- an answer has this many parts, most of whi
     raise RefusedError(f"{run_id} changed while it was answered; look at it with `unattended runs show {run_id}`")
 
 
-def questions_of(run: Mapping[str, Any]) -> list[Document]:
-    """Those that wait, by number. Older versions kept one question and no list, or nothing of what they asked."""
-    if run.get("questions"):
-        return list(run["questions"])
-    if run.get("question"):
-        return [run["question"]]
-    answered = sum(not each.get("standing") for each in run.get("answers") or ())
-    return [{"number": answered + 1, "kind": "unknown"}] if run["state"] == RunState.NEEDS_HUMAN else []
-
-
-def _numbers(questions: Sequence[Document]) -> tuple[int, ...]:
+def _numbers(questions: Sequence[Mapping[str, Any]]) -> tuple[int, ...]:
     return tuple(each["number"] for each in questions)
 
 
@@ -138,10 +129,12 @@ def _repeated(run: Document, earlier: Document, given: Document) -> int:
     return number
 
 
-def _asked(run: Document, waiting: Sequence[Document], question: int | str) -> Document:
+def _asked(run: Document, waiting: Sequence[Mapping[str, Any]], question: int | str) -> Mapping[str, Any]:
     if run["state"] != RunState.NEEDS_HUMAN:
         raise RefusedError(f"{run['_id']} {instead(run)}")
-    asked = next((each for each in waiting if question in (each["number"], each.get("id"))), None)
+    if not waiting and question == len(run["answers"]) + 1:
+        return {"number": question, "kind": "unknown"}  # an early version kept nothing of what it asked
+    asked = next((each for each in waiting if is_meant(each, question)), None)
     if asked is None:
         numbers = ", ".join(map(str, _numbers(waiting)))
         shown = str(question)[:MAX_SHOWN]
@@ -149,7 +142,7 @@ def _asked(run: Document, waiting: Sequence[Document], question: int | str) -> D
     return asked
 
 
-def _refuse_unfit(run: Document, asked: Document, given: Document) -> None:
+def _refuse_unfit(run: Document, asked: Mapping[str, Any], given: Document) -> None:
     run_id, answers = run["_id"], run["answers"]
     if run.get("cancel_requested") is not None:
         raise RefusedError(f"{run_id} is to be cancelled, as {run['cancel_requested']['by']} wishes")
@@ -199,7 +192,9 @@ def instead(run: Mapping[str, Any]) -> str:
     return _INSTEAD.get(run["state"], ended)
 
 
-async def _written(store: RunStore, run: Document, asked: Document, given: Document, left: Sequence[Document]) -> bool:
+async def _written(
+    store: RunStore, run: Document, asked: Mapping[str, Any], given: Document, left: Sequence[Mapping[str, Any]]
+) -> bool:
     """False when the run is no longer as it was read: each owner has another token, so a token knows its questions."""
     waiting = {
         "_id": run["_id"],

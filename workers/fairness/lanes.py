@@ -13,6 +13,8 @@ the first run of the next lane instead. There are as many tickets as ready runs,
    may have taken the run that came with this ticket, and left this ticket the one that came with theirs.
 4. A run over a cap is held, and the ticket goes on with the next lane, as if it came anew: another run may have been
    let go in the place of this one.
+5. Suspects of killing their workers have lanes of their own, one for each app, which take turns with the others. They
+   are seen only while this worker has a place for a process that serves one (`workers.process.alone`).
 """
 
 import asyncio
@@ -20,12 +22,13 @@ import logging
 import time
 from bisect import bisect_right
 from collections.abc import Callable, Mapping
+from typing import Protocol
 
 from pymongo import ASCENDING, DESCENDING
 
 from workers.fairness.admission import Admission
 from workers.store.ownership import Ownership
-from workers.store.run import Claim
+from workers.store.run import ALONE, Claim
 from workers.store.run_store import RunStore
 
 LOOK_EVERY_S = 0.03
@@ -36,6 +39,30 @@ IN_ONE_ANSWER = 100_000
 MOST_LOOKS = 20
 
 log = logging.getLogger(__name__)
+
+
+class Places(Protocol):
+    """For runs that are worked on alone, each in a process of its own."""
+
+    def has_room(self) -> bool:
+        """Whether one more may begin now."""
+
+    def reserve(self) -> bool:
+        """Takes a place, if there is one."""
+
+    def release(self) -> None:
+        """Gives a reserved place back."""
+
+
+class _NoPlaces:
+    def has_room(self) -> bool:
+        return False
+
+    def reserve(self) -> bool:
+        return False
+
+    def release(self) -> None:
+        raise RuntimeError("no place was reserved")
 
 
 class Look:
@@ -67,8 +94,16 @@ class Look:
 
 class Lanes:
     def __init__(
-        self, store: RunStore, ownership: Ownership, admission: Admission, stopping: Callable[[], bool]
+        self,
+        store: RunStore,
+        ownership: Ownership,
+        admission: Admission,
+        stopping: Callable[[], bool],
+        *,
+        alone: Places | None = None,
     ) -> None:
+        """Without places for runs alone, suspects are left to other workers."""
+        self._alone = alone or _NoPlaces()
         self._runs = store.runs
         self._ownership = ownership
         self._admission = admission
@@ -79,7 +114,8 @@ class Lanes:
         self._last = ""
 
     async def next(self, wakeup: str) -> Claim | None:
-        """A run to work on, ours from now on; None when nothing is ready."""
+        """A run to work on, ours from now on; None when nothing is ready. One that is to be worked on alone has a
+        place for that, which the caller releases."""
         while True:
             claim, admitted = await self._take_turn(wakeup)
             if claim is None or admitted:
@@ -98,10 +134,19 @@ class Lanes:
                 async with self._admission.one_at_a_time():
                     claim = await self._claim_of_next(wakeup)
                     if claim is not None:
-                        return claim, await self._admission.admitted(claim)
+                        return claim, await self._admit(claim)
             since = time.monotonic()
         log.info("ticket_given_up", extra={"run_id": wakeup, "looks": MOST_LOOKS})
         return None, False
+
+    async def _admit(self, claim: Claim) -> bool:
+        admitted = False
+        try:
+            admitted = await self._admission.admitted(claim)
+        finally:
+            if claim.is_alone and not admitted:
+                self._alone.release()
+        return admitted
 
     async def _claim_of_next(self, wakeup: str) -> Claim | None:
         look = self._seen  # another ticket may look meanwhile: what is found empty now says nothing about that
@@ -109,12 +154,25 @@ class Lanes:
         if lane is None:
             return None
         self._last = lane
-        if len(look) > 1:
+        if lane.startswith(ALONE):
+            claim = await self._claim_suspect(lane)
+        elif len(look) > 1:
             claim = await self._ownership.claim_first(lane)
         else:
             claim = await self._ownership.claim_first(lane, preferred=wakeup, urgency=look.urgency_of(lane))
         if claim is None:
             look.forget(lane)
+        return claim
+
+    async def _claim_suspect(self, lane: str) -> Claim | None:
+        if not self._alone.reserve():
+            return None
+        claim = None
+        try:
+            claim = await self._ownership.claim_first(lane)
+        finally:
+            if claim is None:
+                self._alone.release()
         return claim
 
     async def _look(self, since: float) -> None:
@@ -125,7 +183,10 @@ class Lanes:
                 return
             began = time.monotonic()
             found = await self._runs.aggregate(FIRST_OF_EACH, hint="by_lane", batchSize=IN_ONE_ANSWER)
-            self._seen = Look({row["_id"]: row["urgency"] async for row in found}, began=began)
+            urgency = {row["_id"]: row["urgency"] async for row in found}
+            if not self._alone.has_room():
+                urgency = {lane: each for lane, each in urgency.items() if not lane.startswith(ALONE)}
+            self._seen = Look(urgency, began=began)
             took_s = time.monotonic() - began
             self._every_s = min(max(LOOK_EVERY_S, took_s * LOOK_SHARE), LOOK_AT_LEAST_EVERY_S)
 

@@ -9,6 +9,7 @@ that hang would keep the process from every new connection, to models and to Mon
 import asyncio
 import functools
 import logging
+import os
 import socket
 import threading
 from collections.abc import Awaitable, Callable, Generator
@@ -17,6 +18,8 @@ from queue import SimpleQueue
 from typing import Any, TypeVar
 
 from typing_extensions import override
+
+from workflows.chat.forked_copies import end_forked_copy
 
 log = logging.getLogger(__name__)
 
@@ -109,7 +112,10 @@ class DaemonThreads(ThreadPoolExecutor):
 
 
 def _called(future: "Future[Any]", function: Callable[[], Any]) -> Callable[[], None]:
+    pid = os.getpid()
     try:
         return functools.partial(future.set_result, function())
     except BaseException as error:  # noqa: BLE001 -- raised again where it is awaited
         return functools.partial(future.set_exception, error)
+    finally:
+        end_forked_copy(pid)

@@ -90,6 +90,10 @@ class Heartbeat:
         self._thread.join(timeout=self._interval_s * 2)
         self._client.close()
 
+    def drop(self) -> None:
+        """In a forked copy of this process, whose leases these are not."""
+        self._kept.clear()
+
     @contextmanager
     def keeping(self, claim: Claim) -> Iterator[None]:
         """Keeps the lease while the block runs; the block's task is cancelled when the lease is lost."""

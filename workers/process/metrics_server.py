@@ -47,6 +47,10 @@ class MetricsServer:
         self._server.server_close()
         self._thread.join()
 
+    def drop(self) -> None:
+        """In a forked copy of this process, whose port it is not."""
+        self._server.socket.close()
+
 
 def serve_metrics(registry: CollectorRegistry, first: Address, health: Health | None = None) -> MetricsServer:
     """`first` is the exporter's address: the other roles listen on the ports after it. Port 0 takes any."""

@@ -30,7 +30,9 @@ from workers.fairness.budget_door import BudgetDoor
 from workers.fairness.lanes import Lanes
 from workers.hidden_values import values_of_environment, values_of_models, values_of_packages
 from workers.logs import hide_in_logs, hiding_in_streams
+from workers.process.alone import PLACES_ALONE, AloneProcesses
 from workers.process.event_loop import WorkerLoop
+from workers.process.forked_copy import drop_all
 from workers.process.health import StorePulse
 from workers.process.heartbeat import Heartbeat
 from workers.process.package_builds import PackageBuilds
@@ -42,8 +44,10 @@ from workers.store.ownership import Ownership, found_within_s
 from workers.store.run_store import RunStore, connect
 from workers.tracing.tracing import NO_TRACING, Tracing, open_tracing
 from workflows.chat.agents import AgentShop, BuiltPackage
+from workflows.chat.forked_copies import in_each_copy
 from workflows.chat.models import Models
 from workflows.chat.tool_threads import ToolThreads
+from workflows.chat.working_directory import WORKING_DIRECTORY
 from workflows.context.external.reader import ExternalReader
 from workflows.context.loading import ContextSources
 from workflows.context.redaction import Redactor
@@ -60,8 +64,12 @@ STUCK_AT_LEAST_S = 60
 
 
 class WorkerProcess:
-    def __init__(self, settings: Settings, metrics: WorkerMetrics | None = None) -> None:
+    def __init__(
+        self, settings: Settings, metrics: WorkerMetrics | None = None, *, places_alone: int = PLACES_ALONE
+    ) -> None:
+        """`places_alone`: how many suspects may be worked on at once, each in a process of its own."""
         self.settings = settings
+        self._places_alone = places_alone
         self.metrics = metrics or WorkerMetrics()
         self.stuck_s = max(settings.lease_s * STUCK_LEASES, STUCK_AT_LEAST_S)
         self.redactor = Redactor()
@@ -75,6 +83,8 @@ class WorkerProcess:
         self._opened = ExitStack()  # what `stop` closes, in reverse; also of a start that failed half-way
 
     def start(self) -> None:
+        WORKING_DIRECTORY.pin()
+        self._opened.callback(WORKING_DIRECTORY.unpin)
         models = read_models_file(models_path(self.settings.models, library=LIBRARY))
         self.redactor.hide(values_of_models(models.models, self.settings))
         self.redactor.hide(values_of_environment(self.settings))
@@ -101,6 +111,8 @@ class WorkerProcess:
         )
         self.heartbeat.start()
         self._opened.callback(self.heartbeat.stop)
+        drops = (self.heartbeat.drop, self.alone.drop)
+        self._opened.callback(in_each_copy(partial(drop_all, drops)))
         self.watchdog = Watchdog(self._loop, patience_s=self.stuck_s, on_stuck=end_process)
         self.watchdog.start()
         self._opened.callback(self.watchdog.stop)
@@ -113,9 +125,11 @@ class WorkerProcess:
         self.ownership = Ownership(
             self.store, owner=owner_name(), lease_s=self.settings.lease_s, versions=self._versions
         )
-        wakeups = Wakeups(celery_publisher(app))
+        self.wakeups = wakeups = Wakeups(celery_publisher(app))
         wakeups.start()
         self._opened.callback(lambda: self.submit(wakeups.stop()).result(timeout=6))
+        self.alone = AloneProcesses(self.settings, self.store, self.ownership, self.metrics, places=self._places_alone)
+        self._opened.callback(self.alone.close)
         self.admission = Admission(
             self.settings.caps,
             self.store,
@@ -125,7 +139,7 @@ class WorkerProcess:
             on_held=self.metrics.held,
             on_fenced=self.metrics.fenced,
         )
-        self.lanes = Lanes(self.store, self.ownership, self.admission, self.stopping)
+        self.lanes = Lanes(self.store, self.ownership, self.admission, self.stopping, alone=self.alone)
         documents = Documents(
             database.client,
             own_database=self.settings.database,
@@ -192,11 +206,13 @@ class WorkerProcess:
         if not self._stopping:
             self._stop_by = time.monotonic() + self.settings.grace_s + HAND_BACK_WITHIN_S
             self._stopping = True
+            self.alone.drain()
             self._loop.call_soon_threadsafe(self._loop.call_later, self.settings.grace_s, self._interrupt)
 
     def drain_at_once(self) -> None:
         """Who asks twice does not want to wait for turns to end."""
         self.drain()
+        self.alone.drain(at_once=True)
         self._loop.call_soon_threadsafe(self._interrupt)
 
     def seconds_left(self) -> float:

@@ -51,6 +51,10 @@ class WorkerMetrics:
         self._idle = counter("unattended_idle_wakeups_total", idle)
         given_back = "Runs that were given back because of a cap, a rate or a budget"
         self._held = counter("unattended_runs_held_total", given_back, ["hold"])
+        in_own_process = "Suspects of killing their workers that this worker has in processes of their own now"
+        self._alone = gauge("unattended_worker_runs_alone", in_own_process)
+        ended = "Times that a suspect ran in a process of its own, by whether that process was lost"
+        self._ended_alone = counter("unattended_runs_alone_total", ended, ["result"])
         self._active = gauge("unattended_worker_runs", "Runs this process works on now")
         self._slots = gauge("unattended_worker_slots", "Runs this process can work on at once")
         ProcessCollector(registry=self.registry)
@@ -62,6 +66,8 @@ class WorkerMetrics:
             self._lease_lost.labels(reason)
         for kind in HoldKind:
             self._held.labels(kind.value)
+        for result in ("given_up", "lost"):
+            self._ended_alone.labels(result)
 
     def learn(self, workflows: Iterable[str]) -> None:
         """A run may name a workflow that no package has. Those share one label, as callers can make up any number."""
@@ -115,6 +121,12 @@ class WorkerMetrics:
 
     def slots(self, count: int) -> None:
         self._slots.set(count)
+
+    def alone(self, change: int) -> None:
+        self._alone.inc(change)
+
+    def ended_alone(self, *, lost: bool) -> None:
+        self._ended_alone.labels("lost" if lost else "given_up").inc()
 
     def working_on(self, change: int) -> None:
         self._active.inc(change)

@@ -70,12 +70,14 @@ def run_facts(document: Mapping[str, Any]) -> RunFacts:
 
 
 def ui_responses_of(package: Package, document: Mapping[str, Any]) -> UIResponses:
-    """What the trigger of this run answers for people. Those of one that was made at run time came with the run."""
+    """What the trigger of this run answers for people. Those of one that was made at run time came with the run. A run
+    over HTTP or from a command has the trigger `http` or `cli`, of no type that a package declares: it never gets the
+    answers of a package's trigger of that name."""
     made_at_run_time: UIResponses | None = document.get("ui_responses")
     if made_at_run_time is not None:
         return made_at_run_time
-    name = document["trigger"]["name"]
-    return next((spec.ui_responses for spec in package.triggers if spec.name == name), {})
+    fired = (document["trigger"]["type"], document["trigger"]["name"])
+    return next((spec.ui_responses for spec in package.triggers if (spec.type, spec.name) == fired), {})
 
 
 def answers_of(document: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:

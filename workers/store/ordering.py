@@ -21,7 +21,7 @@ from pymongo.errors import DuplicateKeyError, PyMongoError
 from pymongo.read_concern import ReadConcern
 
 from workers.store.run import UNFINISHED, HoldKind, RunState
-from workers.store.run_document import Document
+from workers.store.run_document import LANE, Document
 
 log = logging.getLogger(__name__)
 
@@ -142,7 +142,7 @@ class Order:
             "order_head": "$order.key",
             "hold": None,
             "held_by": "$$REMOVE",
-            "lane": {"$cond": [later, "$$REMOVE", "$app_id"]},
+            "lane": {"$cond": [later, "$$REMOVE", LANE]},
             "not_before": {"$cond": [later, "$not_before", None]},
             "wake_at": {"$cond": [later, "$not_before", wake_at]},
             "ready_at": "$$NOW",

@@ -13,6 +13,7 @@ Lease times are the database's clock ($$NOW): workers' clocks may differ, one se
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
+from uuid import uuid4
 
 from pymongo import ASCENDING, DESCENDING, ReplaceOne, ReturnDocument
 from pymongo.asynchronous.client_session import AsyncClientSession
@@ -22,7 +23,7 @@ from accounting.grouped import Grouped, each_written
 from accounting.totals.reading import run_totals
 from workers.landmarks import passed
 from workers.store.documents import Documents
-from workers.store.run import AT_REST, Claim, Hold, LeaseLostError, RunState
+from workers.store.run import ALONE, AT_REST, Claim, Hold, LeaseLostError, RunState
 from workers.store.run_document import (
     ENDED_IF_CANCELLED,
     LET_GO,
@@ -91,21 +92,28 @@ class Ownership:
     async def claim_first(self, lane: str, *, preferred: str | None = None, urgency: int = 0) -> Claim | None:
         """The run of this lane that is next. A preferred one of the same urgency spares many workers a race for one."""
         waiting = {"state": {"$in": sources_of(RunState.RUNNING)}, **_FREE}
+        if lane.startswith(ALONE):
+            owner = f"{self._owner}/alone-{uuid4().hex[:8]}"  # whose work it is, and who has started that process
+            return await self._claim({"lane": lane, **waiting}, sort=LANE_ORDER, alone_as=owner)
         if preferred is not None:
             claim = await self._claim({"_id": preferred, "lane": lane, "priority": {"$gte": urgency}, **waiting})
             if claim is not None:
                 return claim
         return await self._claim({"lane": lane, **waiting}, sort=LANE_ORDER)
 
-    async def _claim(self, claimable: Document, *, sort: Sequence[tuple[str, int]] | None = None) -> Claim | None:
+    async def _claim(
+        self, claimable: Document, *, sort: Sequence[tuple[str, int]] | None = None, alone_as: str | None = None
+    ) -> Claim | None:
+        owner = alone_as or self._owner
         taken = {
             **NOT_READY,
             "not_before": None,
             "state": RunState.RUNNING.value,
             "lease": {
-                "owner": self._owner,
+                "owner": owner,
                 "token": {"$add": ["$lease.token", 1]},
                 "until": lease_extension(self._lease_s),
+                "alone": "$$REMOVE" if alone_as is None else True,
             },
             "package_version": {"$ifNull": ["$package_version", version_by_workflow(self._versions())]},
             "claimed_at": "$$NOW",
@@ -120,7 +128,14 @@ class Ownership:
         )
         if document is None:
             return None
-        return Claim(run_id=document["_id"], owner=self._owner, token=document["lease"]["token"], document=document)
+        return Claim(run_id=document["_id"], owner=owner, token=document["lease"]["token"], document=document)
+
+    async def claim_of(self, run_id: str, token: int) -> Claim | None:
+        """What another process of this machine has claimed for this one; None when the lease is gone already."""
+        document = await self._store.runs.find_one(
+            {"_id": run_id, "lease.token": token, "state": RunState.RUNNING.value}
+        )
+        return None if document is None else Claim(run_id, document["lease"]["owner"], token, document)
 
     async def hold(self, claim: Claim, hold: Hold) -> RunState:
         """Back to the queue before anything was done: over a limit. Neither an attempt nor a start; or cancelled."""
@@ -131,6 +146,10 @@ class Ownership:
     async def put_on_hold(self, claim: Claim, hold: Hold, *, reason: str) -> RunState:
         """The same of a run that was worked on: it goes on after its last turn. No attempt either; or cancelled."""
         return await self._give_up(claim, RunState.QUEUED, {**_waiting_for(hold), **history_of("held", reason)})
+
+    async def renew(self, claim: Claim) -> None:
+        """For a process that is about to take the claim over; each owner has a heartbeat for this otherwise."""
+        await self._write(claim, [{"$set": {"lease.until": lease_extension(self._lease_s)}}])
 
     async def pin_package(self, claim: Claim, version: str) -> None:
         await self._write(claim, {"$set": {"package_version": version}})
@@ -147,7 +166,7 @@ class Ownership:
         await self._write_turn(claim, number, turn)
         passed("turn written")
         # A run that gets on is not what kills its workers: only losses without a turn in between count as its own.
-        moved = {"$set": {"turn": number, "worker_losses": 0, **checkpoint}}
+        moved = {"$set": {"turn": number, "worker_losses": 0, "losses_alone": 0, **checkpoint}}
         await self._write(claim, moved, also={"turn": number - 1}, writes=writes)
 
     async def keep_open_turn(self, claim: Claim, *, number: int, turn: Mapping[str, Any]) -> None:

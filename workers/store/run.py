@@ -31,6 +31,11 @@ AT_REST = frozenset({RunState.PARKED, RunState.NEEDS_HUMAN})
 # What came to rest or to an end in any other way than well.
 NOT_SUCCEEDED = (RunState.FAILED, RunState.CANCELLED, RunState.PARKED, RunState.NEEDS_HUMAN)
 
+# A run that lost so many workers without a turn in between may be what kills them: it runs alone from then on.
+SUSPECT_LOSSES = 2
+# The lane of an app's suspects begins with this. Runs of an app whose name begins so too would run alone, no more.
+ALONE = "alone!"
+
 
 class _RunIds:
     """ULIDs. Those of one process sort as they were made, also within a millisecond: the queue takes turns by them."""
@@ -142,6 +147,11 @@ class Claim:
     @property
     def attempt(self) -> int:
         return int(self.document["attempt"])
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether it is to be worked on by a process that has no other run."""
+        return bool(self.document.get("lease", {}).get("alone"))
 
 
 def labels(run: Mapping[str, Any]) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 from operator import attrgetter
 from typing import Any
 
-from workers.store.run import RunRequest, RunState, TriggerEvent, new_run_id, quoted
+from workers.store.run import ALONE, SUSPECT_LOSSES, RunRequest, RunState, TriggerEvent, new_run_id, quoted
 from workers.store.storable import NotStorableError, check_storable
 from workflows.outcome import OutcomeKind
 from workflows.package.priority import LEAST_URGENT, MOST_URGENT
@@ -27,6 +27,7 @@ _HIDDEN = frozenset(
         "wake_at",
         "wakes",
         "worker_losses",
+        "losses_alone",
         "progress",
         "claimed_at",
         "ready_at",
@@ -146,7 +147,9 @@ def as_json(document: Mapping[str, Any]) -> dict[str, Any]:
 
 # Ready means now: a time of the past would be one of the future again for a new primary whose clock is behind.
 NOT_HELD: Document = {"hold": None, "held_by": "$$REMOVE", "held_until": "$$REMOVE"}
-READY: Document = {**NOT_HELD, "lane": "$app_id", "not_before": None, "ready_at": "$$NOW"}
+# A suspect waits in a lane that only processes of their own serve: see `workers.store.losses`.
+LANE: Document = {"$cond": [{"$gte": ["$worker_losses", SUSPECT_LOSSES]}, {"$concat": [ALONE, "$app_id"]}, "$app_id"]}
+READY: Document = {**NOT_HELD, "lane": LANE, "not_before": None, "ready_at": "$$NOW"}
 NOT_READY: Document = {**NOT_HELD, "lane": "$$REMOVE"}
 LET_GO: Document = {"lease.owner": None, "lease.until": None}
 # Where a run ends or comes to rest it leaves its place to the next one of its order key: see `ordering`.
@@ -183,6 +186,7 @@ def history_of(how: str, reason: str) -> Document:
         "package_version": "$package_version",
         "ended": how,
         "reason": literal(reason[:MAX_REASON]),
+        "alone": {"$cond": [{"$eq": ["$lease.alone", True]}, True, "$$REMOVE"]},
     }
     lines = {"$concatArrays": [{"$ifNull": ["$history", []]}, [line]]}
     return {"history": {"$slice": [lines, -MAX_HISTORY]}}

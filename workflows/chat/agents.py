@@ -8,6 +8,7 @@ from ag2 import Agent
 
 from workflows.chat.auto_tools import load_auto_tools
 from workflows.chat.errors import ChatError, PackageChanged
+from workflows.chat.incidents import Incident
 from workflows.chat.manager import Manager, build_manager
 from workflows.chat.models import Models
 from workflows.chat.output_models import AnswerModel, build_output_models
@@ -34,6 +35,7 @@ class BuiltPackage:
     hooks: Mapping[str, tuple[Step, ...]] = field(default_factory=dict)  # by agent
     outputs: Mapping[str, AnswerModel] = field(default_factory=dict)  # by agent
     auto_tools: Mapping[str, tuple[ToolFunction, ...]] = field(default_factory=dict)  # by agent
+    incidents: tuple[Incident, ...] = ()  # while its files were imported: each run of it says so
 
 
 def build_package(package: Package, models: Models, threads: ToolThreads) -> BuiltPackage:
@@ -67,7 +69,9 @@ def _build(package: Package, modules: PackageModules, models: Models, threads: T
         for name, spec in package.agents.items()
     }
     manager = build_manager(package, models)
-    return BuiltPackage(package, agents, threads, manager, lifecycle, hooks, outputs, auto_tools)
+    return BuiltPackage(
+        package, agents, threads, manager, lifecycle, hooks, outputs, auto_tools, tuple(modules.incidents)
+    )
 
 
 class AgentShop:

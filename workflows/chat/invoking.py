@@ -6,13 +6,16 @@ import functools
 import inspect
 import itertools
 import logging
+import os
 from collections.abc import AsyncIterable, Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from workflows.chat import people
+from workflows.chat.forked_copies import end_forked_copy, watch_for_copies
 from workflows.chat.incidents import words_of
 from workflows.chat.tool_threads import NoThreadFreeError, ToolThreads
+from workflows.chat.working_directory import WORKING_DIRECTORY
 
 log = logging.getLogger(__name__)
 
@@ -49,12 +52,13 @@ async def invoke(
     """
     call = call or people.Call()
     work = _Work(_name(function), people.calling(call), timeout_s)
-    if inspect.iscoroutinefunction(function):
-        result = await _on_loop(functools.partial(function, *positional, **keywords), work)
-    else:
-        result = await _in_thread(functools.partial(_called, function, positional, keywords), threads, work)
-    if inspect.isawaitable(result) or inspect.isasyncgen(result):  # a plain function around an async one
-        result = await _on_loop(functools.partial(_awaited, result), work)
+    watch_for_copies(asyncio.get_running_loop())
+    visit = WORKING_DIRECTORY.enter()
+    try:
+        result = await _result_of(function, positional, keywords, threads, work)
+    finally:
+        WORKING_DIRECTORY.leave(visit)
+        call.note_moved(visit, where=work.name)
     raised = result.error if isinstance(result, _Raised) else None
     if raised is None:
         call.returned(result)
@@ -64,6 +68,23 @@ async def invoke(
         raise call.waits
     if raised is not None:
         raise RaisedError(raised) from None
+    return result
+
+
+async def _result_of(
+    function: Callable[..., Any],
+    positional: tuple[Any, ...],
+    keywords: Mapping[str, Any],
+    threads: ToolThreads,
+    work: "_Work",
+) -> Any:
+    """Or what it raised, as a value."""
+    if inspect.iscoroutinefunction(function):
+        result = await _on_loop(functools.partial(function, *positional, **keywords), work)
+    else:
+        result = await _in_thread(functools.partial(_called, function, positional, keywords), threads, work)
+    if inspect.isawaitable(result) or inspect.isasyncgen(result):  # a plain function around an async one
+        result = await _on_loop(functools.partial(_awaited, result), work)
     return result
 
 
@@ -93,6 +114,7 @@ async def _in_thread(function: Callable[[], Any], threads: ToolThreads, work: _W
 
 
 def _called(function: Callable[..., Any], positional: tuple[Any, ...], keywords: Mapping[str, Any]) -> Any:
+    pid = os.getpid()
     try:
         result = function(*positional, **keywords)
         return list(itertools.islice(result, MOST_YIELDED)) if inspect.isgenerator(result) else result
@@ -101,6 +123,8 @@ def _called(function: Callable[..., Any], positional: tuple[Any, ...], keywords:
         return _Raised(_stop_iteration(error))
     except BaseException as error:  # noqa: BLE001 -- raised again where it is awaited
         return _Raised(error)
+    finally:
+        end_forked_copy(pid)
 
 
 async def _on_loop(make: Callable[[], Awaitable[Any]], work: _Work) -> Any:
@@ -119,10 +143,13 @@ async def _on_loop(make: Callable[[], Awaitable[Any]], work: _Work) -> Any:
 
 
 async def _finished(make: Callable[[], Awaitable[Any]]) -> Any:
+    pid = os.getpid()
     try:
         return await make()
     except BaseException as error:  # noqa: BLE001 -- raised again where it is awaited
         return _Raised(error)
+    finally:
+        end_forked_copy(pid)
 
 
 async def _awaited(result: Awaitable[Any] | AsyncIterable[Any]) -> Any:

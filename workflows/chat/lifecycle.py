@@ -25,6 +25,8 @@ CLOSING_TIMEOUT_S = 60.0
 
 async def begin(chat: Conversation) -> None:
     """on_start, then before_chat: before the first turn. StepFailed when one of them fails."""
+    for incident in chat.built.incidents:
+        chat.note(incident)
     refuse_unknown(itertools.chain.from_iterable(chat.built.lifecycle.values()))
     steps = [*steps_of(chat, "on_start"), *steps_of(chat, "before_chat")]
     for step in steps:

@@ -14,9 +14,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from workflows.chat.errors import NeedsHuman, PackageDefect, UnstableQuestion
+from workflows.chat.incidents import Incident
 from workflows.chat.live import Conversation, LiveTurn, live_turn
 from workflows.chat.question import MAX_CHOICES, MAX_NAME, Question, Shown, awaited_keys, cut, keys_with_choice
 from workflows.chat.question import question_id as bound_id
+from workflows.chat.working_directory import Visit
 from workflows.context.standing_answers import standing_answer
 
 MAX_SHOWN = 100  # of the name that the package's code asks with
@@ -49,6 +51,7 @@ class Call:
     waits: Exception | None = None
     answers: list[tuple[tuple[str, ...], Mapping[str, Any]]] = field(default_factory=list)
     used: set[str] = field(default_factory=set)
+    incidents: tuple[Incident, ...] = ()  # beside what it raised
     _counts: Counter[tuple[str, str]] = field(default_factory=Counter)
     _unrecorded: list[Mapping[str, Any]] = field(default_factory=list)
     _loop: asyncio.AbstractEventLoop | None = None
@@ -81,6 +84,17 @@ class Call:
                 self.ask(self.function, result)
             except PersonNeeded:
                 return
+
+    def note_moved(self, visit: Visit, *, where: str) -> None:
+        """In the turn, else in the run: what this call did to the working directory."""
+        live = _turn()
+        if live is not None:
+            incident = visit.incident(where=where, agent=live.agent, turn=live.number)
+            if incident is not None:
+                live.note(incident)
+                self.incidents += (incident.kept(live.chat.redactor.text),)
+        elif self.chat is not None and (incident := visit.incident(where=where)) is not None:
+            self.chat.note(incident)
 
     async def record_standing(self) -> PersonNeeded | None:
         """Keeps each use of a standing answer, before what it allows is done; what is to be raised when that fails.

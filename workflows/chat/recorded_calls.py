@@ -36,7 +36,7 @@ async def record_call(
         removed=tuple(map(as_key, changes.removed)),  # a package may name variables by anything, numbers too
         written=tuple(sorted(map(as_key, changes.written))),
         answers=tuple(call.answers),
-        incidents=noted,
+        incidents=(*call.incidents, *noted),
     )
     live.journal.add(step)
     await live.keep_journal()

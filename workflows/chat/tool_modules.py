@@ -11,6 +11,7 @@ import builtins
 import hashlib
 import importlib
 import itertools
+import os
 import re
 import sys
 import zlib
@@ -20,8 +21,10 @@ from types import ModuleType
 from typing import Any
 
 from workflows.chat.errors import PackageDefect
-from workflows.chat.incidents import with_place, words_of
+from workflows.chat.forked_copies import end_forked_copy
+from workflows.chat.incidents import Incident, with_place, words_of
 from workflows.chat.module_finder import PACKAGE_MODULES, ModuleFinder
+from workflows.chat.working_directory import WORKING_DIRECTORY
 from workflows.package.models import Package
 from workflows.package.reading.neighbours import find_module, find_neighbour, find_relative, is_allowed, is_installed
 from workflows.package.reading.parsed_code import OWN_ROOT, read_code
@@ -40,6 +43,7 @@ class PackageModules:
         self._names: dict[tuple[str, str], str | None] = {}  # what the files mean by absolute names
         self._sources: dict[Path, bytes] = {}
         self.executed: dict[str, ModuleType] = {}
+        self.incidents: list[Incident] = []  # while files were loaded
         self.builtins = {**vars(builtins), "__import__": self._import}
         _finder.add(self._top, self)
 
@@ -55,6 +59,7 @@ class PackageModules:
         resolved = file.resolve()
         if not is_allowed(resolved, self._root):
             raise PackageDefect(f"{file.name} is outside of the package")
+        pid, visit = os.getpid(), WORKING_DIRECTORY.enter()
         try:
             return importlib.import_module(self._name(resolved))
         except BaseException as error:  # a KeyboardInterrupt that a file raises would end the loop of all runs
@@ -62,6 +67,11 @@ class PackageModules:
             reason = words_of(error).replace(f"{self._top}.", "").replace(self._top, "the package")
             words = with_place(f"{file.name} failed when it was loaded: {type(error).__name__}: {reason}", error)
             raise PackageDefect(words) from error
+        finally:
+            end_forked_copy(pid)
+            WORKING_DIRECTORY.leave(visit)
+            if (incident := visit.incident(where=f"import {file.name}")) is not None:
+                self.incidents.append(incident)
 
     @property
     def used(self) -> bool:

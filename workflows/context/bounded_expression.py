@@ -4,6 +4,7 @@ Each part of an expression can double what the one before has made: a line of te
 whoever has the key of one app may write that line. So steps are counted, and what is put together is weighed.
 """
 
+import time
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any
@@ -19,6 +20,7 @@ FREE_STEPS = 20_000  # for any event: some milliseconds, as a schedule may fire 
 STEPS_FOR_EACH_VALUE = 50  # that the event holds: several projections go through all of it
 MOST_STEPS = 1_000_000  # half a second
 _CHARACTERS_OF_A_STEP = 64
+_COPIES_OF_A_STEP = 16
 _WALKS_ALL = frozenset({"contains", "to_string"})
 _EQUALITY = frozenset({"eq", "ne"})
 _FUNCTIONS = Functions()
@@ -31,12 +33,17 @@ class TooMuchWorkError(ValueError):
 
 
 class Effort:
-    """What may still be spent on an event. How much it holds is only looked at when what is free is used up."""
+    """What may still be spent on an event. How much it holds is only looked at when what is free is used up.
 
-    __slots__ = ("_event", "left")
+    `deadline`: of the thread's CPU clock. It is looked at whenever as many steps were taken as are free.
+    """
 
-    def __init__(self, event: Any) -> None:
+    __slots__ = ("_deadline", "_event", "_reserve", "left")
+
+    def __init__(self, event: Any, *, deadline: float | None = None) -> None:
         self._event = event
+        self._deadline = deadline
+        self._reserve = 0
         self.left = FREE_STEPS
 
     def spend(self, steps: int) -> None:
@@ -45,18 +52,26 @@ class Effort:
             self.go_on()
 
     def go_on(self) -> None:
+        if self._deadline is not None and time.thread_time() > self._deadline:
+            raise TooMuchWorkError
         event, self._event = self._event, None
-        self.left += min(_weight(whole(event)) * STEPS_FOR_EACH_VALUE, MOST_STEPS) if event is not None else 0
+        if event is not None:
+            self._reserve = min(_weight(whole(event), MOST_STEPS) * STEPS_FOR_EACH_VALUE, MOST_STEPS)
+        portion = min(self._reserve, FREE_STEPS - self.left)
+        self._reserve -= portion
+        self.left += portion
         if self.left < 0:
             raise TooMuchWorkError
 
     def weigh(self, value: Any) -> None:
         """With all that is in it, and as often as it is in it: whatever goes through it later does so too."""
-        limit = MOST_STEPS if self._event is not None else self.left  # nothing can be added: more is too much anyway
-        self.spend(1 if value is None or isinstance(value, int | float) else _weight(value, limit))
+        is_one = value is None or isinstance(value, int | float)
+        # What can be added is only known while the event was not looked at; more than is left is too much anyway.
+        limit = MOST_STEPS if self._event is not None else max(self.left + self._reserve, 0)
+        self.spend(1 if is_one else _weight(value, limit))
 
 
-def _weight(value: Any, limit: int = MOST_STEPS) -> int:
+def _weight(value: Any, limit: int) -> int:
     """Of very large values not much more than the limit."""
     waiting, weight = [value], 0
     while waiting and weight <= limit:
@@ -97,12 +112,19 @@ class BoundedInterpreter(TreeInterpreter):
 
     @override
     def visit_flatten(self, node: Any, value: Any) -> Any:
-        return self._weighed(super().visit_flatten(node, value))
+        base = self.visit(node["children"][0], value)
+        if not isinstance(base, list):
+            return None
+        self._effort.spend(len(base) // _COPIES_OF_A_STEP)  # before it is walked through
+        merged: list[Any] = []
+        for each in base:
+            merged += each if isinstance(each, list) else (each,)
+        return self._weighed(merged)
 
     @override
     def visit_slice(self, node: Any, value: Any) -> Any:
         made = super().visit_slice(node, value)
-        self._effort.spend(_length(made) // 16)  # copied in one go, but as often as somebody writes it
+        self._effort.spend(_length(made) // _COPIES_OF_A_STEP)  # copied in one go, but as often as somebody writes it
         return made
 
     @override

@@ -34,8 +34,8 @@ Fingerprint = tuple[Stamp, ...]
 def package_directories(configured: Sequence[Path]) -> tuple[Path, ...]:
     """What is configured; else ./workflows if it holds a package; else the packages we ship."""
     if configured:
-        return tuple(configured)
-    own = Path("workflows")
+        return tuple(each.absolute() for each in configured)
+    own = Path("workflows").absolute()  # code of packages may move the working directory
     if own.is_dir() and own.resolve() != LIBRARY.parent and any(map(is_package, own.iterdir())):
         return (own,)
     return (LIBRARY,)

@@ -1,8 +1,8 @@
-"""`unattended runs answer`: says what a person has to say, and lets the run go on."""
+"""`unattended runs answer`: says what a person has to say to a question, and lets the run go on."""
 
 import json
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -11,29 +11,50 @@ from ops.cli.command import command
 from ops.cli.completing import completed_by, runs
 from ops.cli.json_argument import JsonArgumentError, json_object
 from ops.cli.output import json_option, print_json
-from ops.cli.runs.asking import refusals_in_one_line, who_asks
-from ops.cli.runs.question_lines import question_lines
+from ops.cli.runs.asking import refusals_in_one_line, who_answers
+from ops.cli.runs.question_lines import numbers_text
+from ops.cli.runs.question_prompts import prompt_answer, prompt_which, show_questions, value_of
 from ops.cli.runs.waking import waking
 from ops.cli.session import with_database
 from workers.control.errors import RefusedError, RunNotFoundError
+from workers.control.waiting import is_meant, question_key, question_name, waiting_questions
 
 if TYPE_CHECKING:
     from workers.control.answer import Answered
     from workers.settings import Settings
 
+MAX_NUMBER_DIGITS = 9
+MAX_ID = 200
+
 Responses = dict[str, dict[str, Any]]
+Said = dict[str, Any]
+
+
+def _question(_context: click.Context, _parameter: click.Parameter, text: str | None) -> int | str | None:
+    if text is None or (0 < len(text) <= MAX_ID and text.startswith("q_")):
+        return text
+    if text.isascii() and text.isdigit() and len(text) <= MAX_NUMBER_DIGITS:
+        return int(text)
+    raise click.BadParameter("write the number of a question, such as 1, or its id")
 
 
 @command(
     "answer",
     examples=[
-        "unattended runs answer 8C0A2F --message 'Go ahead.'",
-        "unattended runs answer 8C0A2F --response approve.verdict=yes",
-        'unattended runs answer 8C0A2F --json-responses \'{"approve": {"verdict": "yes"}}\'',
+        "unattended runs answer 8C0A2F",
+        "unattended runs answer 8C0A2F --question 1 --message 'Go ahead.'",
+        "unattended runs answer 8C0A2F --question 2 --response approve.verdict=yes",
+        'unattended runs answer 8C0A2F --question 2 --json-responses \'{"approve": {"verdict": "yes"}}\'',
     ],
     related=["runs list", "runs show"],
 )
 @click.argument("run_id", shell_complete=completed_by(runs("needs_human")))
+@click.option(
+    "--question",
+    callback=_question,
+    metavar="N",
+    help="Which question is answered: its number, as `runs show` has it. Only a terminal is asked for it.",
+)
 @click.option("-m", "--message", help="What the user says.")
 @click.option(
     "--response",
@@ -43,24 +64,83 @@ Responses = dict[str, dict[str, Any]]
     help="What a tool gets; repeat it. VALUE is JSON where it is JSON, else text.",
 )
 @click.option("--json-responses", metavar="JSON|@file", help='All at once: {"tool": {"key": value}}.')
-@click.option("--by", help="Who answers. Default: your name on this machine.")
+@click.option("--by", "name", help="Who answers, in your words. Your name on this machine is recorded beside it.")
 @json_option
-def answer(run_id: str, as_json: bool, message: str | None, by: str | None, **given: Any) -> None:
-    """Answers a run that waits for a person; it then goes on.
+def answer(run_id: str, question: int | str | None, as_json: bool, message: str | None, **given: Any) -> None:
+    """Answers a question of a run that waits for a person.
 
-    It goes on where it stands. Without an answer on the command line, shows the question and asks for one.
+    The run goes on where it stands when each of its questions is answered. On a terminal, what is left out is asked
+    for: without an answer the questions are shown and answered one by one, without --question it is asked which one
+    is meant.
     """
     responses = _responses(given["json_responses"], given["texts"])
-    said = {"by": by if by is not None else who_asks(), "message": message, "responses": responses or None}
+    said: Said = {"message": message} if message is not None else {}
+    said |= {"responses": responses} if responses else {}
     with refusals_in_one_line():
-        if message is None and not responses:
-            said |= _asked_here(run_id)
-        answered = with_database(lambda database, settings: _answer(database, settings, run_id, said), redis=True)
+        for each in _answers(run_id, question, said):
+            answered = _send(run_id, {"by": who_answers(), "name": given["name"], **each})
+            _print_answered(answered, as_json=as_json)
+
+
+def _send(run_id: str, said: Said) -> "Answered":
+    return with_database(lambda database, settings: _answer(database, settings, run_id, said), redis=True)
+
+
+def _print_answered(answered: "Answered", *, as_json: bool) -> None:
     if as_json:
-        print_json({"run_id": answered.run_id, "answer": answered.number, "repeated": answered.repeated})
+        told = {"run_id": answered.run_id, "answer": answered.number, "repeated": answered.repeated}
+        print_json({**told, "waiting": list(answered.waiting)})
         return
     again = "  (it has this answer already; nothing was changed)" if answered.repeated else ""
-    click.echo(f"{answered.run_id} has answer {answered.number}, and goes on{again}")
+    waits = f"; {numbers_text(answered.waiting)} for an answer" if answered.waiting else ", and goes on"
+    click.echo(f"{answered.run_id} has answer {answered.number}{waits}{again}")
+
+
+def _answers(run_id: str, question: int | str | None, said: Said) -> Iterator[Said]:
+    """What is sent, one by one: each names its question."""
+    if question is not None and said:
+        yield {"question": question, **said}
+        return
+    is_terminal = sys.stdin.isatty()
+    if not said and not is_terminal:
+        raise click.UsageError(
+            f"say what to answer with --message, --response or --json-responses; `unattended runs show {run_id}`"
+            " shows what is asked"
+        )
+    waiting = _waiting_now(run_id, question)
+    if not is_terminal:
+        raise click.UsageError(
+            f"say which question is answered with --question: {numbers_text(_numbers(waiting))};"
+            f" `unattended runs show {run_id}` shows what is asked"
+        )
+    if said:
+        yield {"question": prompt_which(waiting, _in_short(said)), **said}
+        return
+    show_questions(waiting)
+    for each in waiting:
+        if len(waiting) > 1:
+            click.echo(f"question {each['number']}:", err=True)
+        yield {"question": question_name(each), **prompt_answer(each)}
+
+
+def _waiting_now(run_id: str, question: int | str | None) -> Sequence[Mapping[str, Any]]:
+    """The questions that wait, or the one of them that is named."""
+    run = with_database(lambda database, _: _waiting(database, run_id))
+    waiting = waiting_questions(run)
+    if question is None:
+        return waiting
+    found = [each for each in waiting if is_meant(each, question)]
+    if not found:
+        raise RefusedError(f"{run['run_id']} asks no question {question} now: {numbers_text(_numbers(waiting))}")
+    return found
+
+
+def _numbers(questions: Sequence[Mapping[str, Any]]) -> list[int]:
+    return [question["number"] for question in questions]
+
+
+def _in_short(said: Said) -> str:
+    return json.dumps(said.get("message", said.get("responses")), ensure_ascii=False)
 
 
 def _responses(json_text: str | None, texts: Iterable[str]) -> Responses:
@@ -91,48 +171,16 @@ def _parts(text: str) -> tuple[str, str, Any]:
     if not (tool and dot and key and equals):
         message = f"{text!r} is not TOOL.KEY=VALUE, such as approve.verdict=yes"
         raise click.BadParameter(message, param_hint="--response")
-    return tool, key, _value(value)
+    return tool, key, value_of(value)
 
 
-def _value(text: str) -> Any:
-    """Whoever means the text 7 writes "7", in quotes that the shell leaves alone."""
-    try:
-        return json.loads(text, parse_constant=_no_constant)
-    except (ValueError, RecursionError):
-        return text
-
-
-def _no_constant(name: str) -> Any:
-    raise ValueError(name)
-
-
-def _asked_here(run_id: str) -> Mapping[str, Any]:
-    """Shows the question and prompts for its answer; what is said answers this question and no later one."""
-    if not sys.stdin.isatty():
-        raise click.UsageError(
-            f"say what to answer with --message, --response or --json-responses; `unattended runs show {run_id}`"
-            " shows what is asked"
-        )
-    run = with_database(lambda database, _: _waiting(database, run_id))
-    question = run["question"]
-    for line in question_lines(run):
-        click.echo(line, err=True)
-    meant = {"question": question["number"]}
-    if question["kind"] == "message":
-        return {**meant, "message": click.prompt("Message", err=True)}
-    tool = question["tool"]
-    if question.get("keys"):
-        keys = {key: _value(click.prompt(f"{tool}.{key}", err=True)) for key in question["keys"]}
-    else:
-        keys = click.prompt(f'{tool}, as JSON such as {{"approved": true}}', err=True, value_proc=_object)
-    return {**meant, "responses": {tool: keys}}
-
-
-def _object(text: str) -> dict[str, Any]:
-    try:
-        return json_object(text)
-    except JsonArgumentError as error:
-        raise click.UsageError(str(error)) from None  # asked again
+def with_choice_as_text(waiting: Sequence[Mapping[str, Any]], said: Mapping[str, Any]) -> Said:
+    """A choice is a text also where it looks like JSON: `--response Card.choice=true` chooses "true"."""
+    question = next((each for each in waiting if is_meant(each, said["question"])), {})
+    key, choices = question_key(question), question.get("choices") or ()
+    texts = {tool: json.dumps(keys.get(key)) for tool, keys in (said.get("responses") or {}).items() if key in keys}
+    chosen = {tool: {**said["responses"][tool], key: text} for tool, text in texts.items() if text in choices}
+    return {**said, "responses": {**said["responses"], **chosen}} if chosen else dict(said)
 
 
 async def _waiting(database: Any, text: str) -> dict[str, Any]:
@@ -146,7 +194,7 @@ async def _waiting(database: Any, text: str) -> dict[str, Any]:
     run = await store.find(run_id)
     if run is None:
         raise RunNotFoundError(run_id)
-    if not run.get("question"):
+    if not waiting_questions(run):
         raise RefusedError(f"{run_id} {instead(run)}")
     return as_json(run)
 
@@ -158,8 +206,10 @@ async def _answer(database: Any, settings: "Settings", text: str, said: Mapping[
     from workers.store.run_store import RunStore
 
     store = RunStore(database, republish_after_s=settings.republish_after_s)
+    run_id = await whole_run_id(store, text)
+    asked = waiting_questions(await store.find(run_id) or {"state": None})
     async with waking(settings) as wake:
         try:
-            return await give_answer(store, wake, await whole_run_id(store, text), **said)
+            return await give_answer(store, wake, run_id, **with_choice_as_text(asked, said))
         except UnfitAnswerError as error:
             raise click.UsageError(str(error)) from None

@@ -1,6 +1,7 @@
 """What the commands on runs have in common: which runs are meant, who asks, and how a refusal is told."""
 
 import getpass
+import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -17,6 +18,7 @@ from workflows.outcome import OutcomeKind
 Command = Callable[..., Any]
 
 SAID_NO = 1
+MAX_BY = 200
 
 
 class _Moment(click.ParamType[datetime]):
@@ -116,7 +118,17 @@ def advised(error: Exception) -> str:
 
 def who_asks() -> str:
     """For the record of a run: the name on this machine, as far as there is one."""
+    user = _user()
+    return "cli" if user is None else f"{user} (cli)"
+
+
+def who_answers() -> str:
+    """For the record of an answer: an approval names the machine too."""
+    return f"{_user() or 'cli'}@{socket.gethostname()}"[:MAX_BY]
+
+
+def _user() -> str | None:
     try:
-        return f"{getpass.getuser()} (cli)"
+        return getpass.getuser()
     except (OSError, KeyError, ImportError):  # a container may run under a number
-        return "cli"
+        return None

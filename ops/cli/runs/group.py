@@ -15,7 +15,7 @@ for name, place, first_words in (
     ("list", "listing:list_runs", "Lists runs, the newest first."),
     ("show", "show:show_run", "Tells the story of one run, and what to do next."),
     ("tail", "tail:tail", "Follows one run until it ends, or all of them."),
-    ("answer", "answer:answer", "Answers a run that waits for a person; it then goes on."),
+    ("answer", "answer:answer", "Answers a question of a run that waits for a person."),
     ("retry-now", "change:retry_now", "Makes runs due that wait for their next attempt."),
     ("replay", "change:replay", "Starts runs anew, each as a new run with the same input."),
     ("cancel", "change:cancel", "Ends runs that wait or are being worked on."),

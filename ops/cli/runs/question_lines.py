@@ -1,4 +1,4 @@
-"""A question as lines for people: who asks what, and the command that answers it."""
+"""Questions and answers as lines for people: what is asked, with which arguments, and the command that answers it."""
 
 import json
 import shlex
@@ -7,37 +7,93 @@ from typing import Any
 
 from ops.cli.turn_lines import shown
 from ops.cli.verdicts import printable
+from workers.control.waiting import waiting_questions
 
 MAX_LINES = 40
+MAX_VALUE_LINES = 400  # of arguments and payload: a person approves what is shown, so nothing usual is cut
+SHORT = 100
+
+Question = Mapping[str, Any]
 
 
 def question_lines(run: Mapping[str, Any]) -> Iterator[str]:
-    """Of a run as JSON; nothing when it asks nothing."""
-    question = run.get("question")
-    if not question or run["state"] != "needs_human":
-        return
+    """Of a run as JSON: every question that waits; nothing where none does."""
+    for question in waiting_questions(run):
+        yield from lines_of_question(question)
+
+
+def lines_of_question(question: Question) -> Iterator[str]:
     yield f"question {question['number']}, {_asked_by(question)}:"
-    for line in question["text"].splitlines()[:MAX_LINES]:
+    for line in str(question.get("title") or question.get("text") or "").splitlines()[:MAX_LINES]:
         yield f"   {printable(line)}"
+    if question.get("arguments") is not None:
+        called = question.get("function") or question.get("tool")
+        yield from _value_lines(f"{called} is called with", question["arguments"])
     if question.get("payload") is not None:
-        yield f"   shows {shown(question['payload'])}"
-    if question.get("also"):
-        yield f"   {printable(', '.join(question['also']))} of the same turn waits as well, and may be answered with it"
+        yield from _value_lines("shows", question["payload"])
+    if question.get("choices"):
+        yield f"   choices: {printable(', '.join(question['choices']))}"
+    if question.get("also"):  # of an older version, which asked one question for all of them
+        yield f"   {printable(', '.join(question['also']))} of the same turn waits as well"
 
 
-def _asked_by(question: Mapping[str, Any]) -> str:
-    if not question["turn"]:
+def _asked_by(question: Question) -> str:
+    if not question.get("turn"):
         return "before the first turn"
     return printable(f"of {question.get('agent') or 'user'} in turn {question['turn']}")
 
 
-def answering_command(run_id: str, question: Mapping[str, Any]) -> str:
+def _value_lines(label: str, value: Any) -> Iterator[str]:
+    """On one line where it is short, else one line for each part. A text is one that was too large."""
+    short = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+    if len(short) <= SHORT and "\n" not in short:
+        yield printable(f"   {label} {short}")
+        return
+    lines = (value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str, indent=2)).split(
+        "\n"
+    )
+    yield printable(f"   {label}")
+    for line in lines[:MAX_VALUE_LINES]:
+        yield f"     {printable(line)}"
+    if len(lines) > MAX_VALUE_LINES:
+        yield f"     … {len(lines) - MAX_VALUE_LINES} more lines, which --json shows"
+
+
+def answer_lines(answer: Mapping[str, Any], when: str) -> Iterator[str]:
+    """What was answered, by which user or key, and to which question. An older version kept no question."""
+    name = f', who says "{answer["name"]}"' if answer.get("name") else ""
+    standing = ", in advance" if answer.get("standing") else ""
+    said = answer["message"] if answer.get("message") is not None else answer.get("responses")
+    number = f" {answer['number']}" if answer.get("number") else ""
+    yield printable(f"answer{number} by {answer.get('by')}{name}{standing}, {when}: {shown(said)}")
+    question = answer.get("question")
+    if question:
+        yield printable(f"   to {_asked_in_short(question)}")
+
+
+def _asked_in_short(question: Question) -> str:
+    what = str(question.get("title") or question.get("text") or question.get("tool") or "")
+    arguments = question.get("arguments")
+    called = f" [{question.get('function') or question.get('tool')}({shown(arguments)})]" if arguments else ""
+    return shown(" ".join(what.split())) + called
+
+
+def answering_command(run_id: str, question: Question) -> str:
     """To be copied, with what is to be said in place of each … Nothing in it steers a terminal."""
-    command = f"unattended runs answer {printable(run_id)}"
+    command = f"unattended runs answer {printable(run_id)} --question {question['number']}"
     if question["kind"] == "message":
         return f'{command} --message "…"'
-    tool, keys = printable(str(question["tool"])), [printable(key) for key in question.get("keys") or ["KEY"]]
+    awaited = question.get("keys") or (["choice"] if question.get("choices") else ["KEY"])
+    tool, keys = printable(str(question["tool"])), [printable(key) for key in awaited]
     if set(tool) & set(".=") or any("=" in key for key in keys):
         responses = json.dumps({tool: dict.fromkeys(keys, "…")}, ensure_ascii=False)
         return f"{command} --json-responses {shlex.quote(responses)}"
     return " ".join([command, *(f"--response {shlex.quote(f'{tool}.{key}')}=…" for key in keys)])
+
+
+def numbers_text(numbers: Any) -> str:
+    """`question 1 waits`, `questions 1 and 3 wait`."""
+    words = [str(number) for number in numbers]
+    if len(words) == 1:
+        return f"question {words[0]} waits"
+    return f"questions {', '.join(words[:-1])} and {words[-1]} wait"

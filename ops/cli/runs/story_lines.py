@@ -5,10 +5,11 @@ from typing import Any
 
 from ops.cli.output import usd
 from ops.cli.runs.lines import clock, held_by, lasting
-from ops.cli.runs.question_lines import answering_command, question_lines
-from ops.cli.turn_lines import BAD, DIM, GOOD, Line, failure_lines, shown, turn_lines
+from ops.cli.runs.question_lines import answer_lines, answering_command, question_lines
+from ops.cli.turn_lines import BAD, DIM, GOOD, Line, failure_lines, turn_lines
 from ops.cli.verdicts import printable
 from ops.one_run.report import turn_report
+from workers.control.waiting import waiting_questions
 from workers.store.run import HoldKind, RunState
 
 WARN = "yellow"
@@ -45,7 +46,7 @@ def story_lines(story: Story) -> Iterator[Line]:
 def _outcome(story: Story) -> Iterator[Line]:
     state, outcome = RunState(story["state"]), story["outcome"]
     style = _STYLES.get(state, "")
-    if outcome is None:
+    if outcome is None or waiting_questions(story):  # the questions say it, once
         yield style, state.value
         return
     yield style, printable(f"{state.value}, {outcome['kind']}: {outcome['reason']}")
@@ -150,8 +151,7 @@ def _turns(turns: list[Mapping[str, Any]]) -> Iterator[Line]:
 
 def _answers(story: Story) -> Iterator[Line]:
     for answer in story.get("answers") or []:
-        said = {name: value for name, value in answer.items() if name not in {"at", "by"} and value}
-        yield "", printable(f"  answered by {answer.get('by')}, {clock(answer.get('at'))}: {shown(said)}")
+        yield from (("", f"  {line}") for line in answer_lines(answer, clock(answer.get("at"))))
 
 
 def repeat_lines(story: Story) -> Iterator[str]:
@@ -171,8 +171,8 @@ def next_steps(story: Story) -> Iterator[str]:
         yield f"start it anew: {command} replay {run_id}"
         yield f"or give it up: {command} discard {run_id}"
     elif state == RunState.NEEDS_HUMAN:
-        question = story.get("question")
-        yield f"answer it: {answering_command(run_id, question) if question else f'{command} answer {run_id} -m TEXT'}"
+        commands = [answering_command(run_id, question) for question in waiting_questions(story)]
+        yield from (f"answer it: {each}" for each in commands or [f"{command} answer {run_id}"])
         yield f"or give it up: {command} discard {run_id}"
     elif state == RunState.FAILED and not story.get("replays"):
         yield f"once the cause is mended, start it anew: {command} replay {run_id}"

@@ -14,6 +14,7 @@ from workers.store.ordering import PREFIX
 from workers.store.run import RunState
 
 MAX_SAID = 100
+_STYLES = {RunState.SUCCEEDED.value: GOOD, RunState.NEEDS_HUMAN.value: "yellow"}  # a run that asks has not failed
 Facts = Mapping[str, Any]
 
 
@@ -54,7 +55,7 @@ def _resolved(facts: Facts) -> tuple[str, str]:
 def _ended(facts: Facts) -> tuple[str, str]:
     state = facts["state"]
     reason = f": {shown(facts['reason'])}" if facts["reason"] else ""
-    return GOOD if state == RunState.SUCCEEDED else BAD, f"{state}, {facts['outcome']}{reason}"
+    return _STYLES.get(state, BAD), f"{state}, {facts['outcome']}{reason}"
 
 
 _SAID: dict[str, Callable[[Facts], tuple[str, str]]] = {

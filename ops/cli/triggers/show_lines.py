@@ -80,6 +80,11 @@ def facts(trigger: Shown) -> Iterator[tuple[str, str]]:
     else:
         since = f", {clock(trigger['created_at'])}" if trigger["created_at"] else ""
         yield "made", f"at run time{since}, revision {trigger['revision']}"
+    if "answers_approved_by" in trigger:
+        yield (
+            "answers",
+            f"in advance, approved by {trigger['answers_approved_by'] or 'no key that may approve: edit it'}",
+        )
     if trigger["last_fired_at"]:
         ago = lasting(trigger["last_fired_at"], datetime.now(UTC))
         yield "last fired", f"{clock(trigger['last_fired_at'])}, {ago} ago"

@@ -19,6 +19,7 @@ async def test_a_key_is_shown_once_and_good_for_what_it_was_made_for(stage: Stag
         stage,
         *("keys", "create", "board", "--app", "acme", "--read-only", "--rate", "30/m", "--expires", "90d", "--json"),
     )
+    boss = await unattended(stage, "keys", "create", "boss", "--app", "acme", "--may", "approve", "--json")
     listed = await unattended(stage, "keys", "list", "--json")
     table = await unattended(stage, "keys", "list")
 
@@ -30,10 +31,15 @@ async def test_a_key_is_shown_once_and_good_for_what_it_was_made_for(stage: Stag
     assert (board.app_id, board.access, board.burst) == ("acme", "read", 30)
     assert board.expires_at is not None
     assert timedelta(days=89) < board.expires_at - datetime.now(UTC) < timedelta(days=90)
-    assert [(row["id"], row["name"], row["app_id"], row["access"], row["rate"]) for row in listed.json] == [
-        (shop.id, "shop", None, "write", "100/s"),
-        (board.id, "board", "acme", "read", "30/m"),
+    approving = await keys.verify(boss.json["key"])
+    assert approving is not None
+    assert [each.may_approve for each in (shop, board, approving)] == [False, False, True]
+    assert [(row["id"], row["name"], row["app_id"], row["access"], row["may"], row["rate"]) for row in listed.json] == [
+        (shop.id, "shop", None, "write", [], "100/s"),
+        (board.id, "board", "acme", "read", [], "30/m"),
+        (approving.id, "boss", "acme", "write", ["approve"], "100/s"),
     ]
+    assert "write\tapprove\t100/s" in table.out
     assert set(listed.json[0]) >= {"created", "revoked", "expires", "last_used"}
     for text in (listed.out, table.out):
         assert plain.out.strip() not in text
@@ -65,6 +71,8 @@ async def test_a_key_is_revoked_once(stage: Stage) -> None:
         (("--expires", "soon"), "30s, 15m or 1h"),
         (("--expires", "0s"), "longer"),
         (("--app", ""), "one line"),
+        (("--may", "everything"), "approve"),
+        (("--may", "approve", "--read-only"), "exclude each other"),
     ],
     ids=lambda value: "-".join(value) if isinstance(value, tuple) else "",
 )

@@ -37,7 +37,7 @@ FAINT_TEXTS = """() => {
 # Of what takes the focus: too small to hit, or without a ring while it has the focus.
 HARD_TO_USE = """() => {
   const wrong = [];
-  for (const each of document.querySelectorAll("a, button, select, textarea, input:not([type=hidden])")) {
+  for (const each of document.querySelectorAll("a, button:enabled, select, textarea, input:not([type=hidden])")) {
     each.focus({focusVisible: true});
     const {width, height} = each.getBoundingClientRect(), style = getComputedStyle(each);
     if (!each.matches("li a, p a") && (width < 24 || height < 24)) wrong.push("small: " + each.outerHTML);

@@ -5,11 +5,14 @@ from collections.abc import AsyncIterator
 import pytest
 
 from tests.integration.triggers import schedule_bench
+from tests.integration.triggers.protocol_server import new_loop, server
 from tests.integration.triggers.stream_bench import Bench
 from triggers.acceptance import Acceptance
 from triggers.change_stream import source, watcher
 from workers.settings import Settings
 from workers.store.run_store import RunStore
+
+__all__ = ["new_loop", "server"]
 
 
 class Noted:

@@ -5,7 +5,7 @@ import hashlib
 import hmac
 import json
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -13,16 +13,17 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-import uvicorn
 import yaml
 from standardwebhooks import Webhook
 from starlette.routing import BaseRoute
 from ulid import ULID
 
 from tests import webhook_senders
+from triggers.gateway.admission import PLACES, Admission, Route
 from triggers.gateway.app import create_app
-from triggers.gateway.crowd import MOST_REQUESTS, Crowd
-from triggers.gateway.serve import listening, server_config
+from triggers.gateway.metrics import GatewayMetrics
+from triggers.gateway.serve import listening
+from triggers.gateway.server import GatewayServer
 from triggers.role import TriggerGround, trigger_ground
 from workers.setting_values import Address
 from workers.settings import Settings
@@ -107,11 +108,14 @@ async def running_gateway(settings: Settings, folder: Path) -> AsyncIterator[Gat
 
 @asynccontextmanager
 async def serving(
-    ground: TriggerGround, *, most_requests: int = MOST_REQUESTS, more_routes: Sequence[BaseRoute] = ()
+    ground: TriggerGround, *, places: Mapping[Route, int] = PLACES, more_routes: Sequence[BaseRoute] = ()
 ) -> AsyncIterator[Gateway]:
     with listening(Address("127.0.0.1", 0)) as listener:
         address = listener.getsockname()
-        server = uvicorn.Server(server_config(Crowd(create_app(ground, more_routes), most_requests)))
+        metrics = GatewayMetrics()
+        app = create_app(ground, more_routes, metrics=metrics)
+        limit = ground.settings.body_limit_bytes
+        server = GatewayServer(app, Admission(metrics, places=places), body_limit_bytes=limit)
         task = asyncio.create_task(server.serve(sockets=[listener]))
         limits = httpx.Limits(max_connections=60)
         async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{address[1]}", limits=limits, timeout=20) as client:

@@ -37,12 +37,19 @@ POST = f"POST {GITHUB.path} HTTP/1.1\r\nhost: x\r\ncontent-type: application/jso
 
 
 @asynccontextmanager
-async def gateway_process(settings: Settings, folder: Path) -> AsyncIterator[tuple[psutil.Process, str, int]]:
-    """As in production, so that its memory is its own."""
+async def gateway_process(
+    settings: Settings, folder: Path, *, descriptors: int | None = None
+) -> AsyncIterator[tuple[psutil.Process, str, int]]:
+    """As in production, so that its memory is its own; with `ulimit -n` where `descriptors` are given."""
     address = free_address()
+    bounded = () if descriptors is None else ("sh", "-c", f'ulimit -n {descriptors}; exec "$@"', "sh")
     environment = as_environment(replace(with_senders(settings, folder), listen=address))
     process = await asyncio.create_subprocess_exec(
-        *role_command("gateway"), env={**environment, "UNATTENDED_LOG_LEVEL": "error"}, stderr=DEVNULL, cwd=folder
+        *bounded,
+        *role_command("gateway"),
+        env={**environment, "UNATTENDED_LOG_LEVEL": "error"},
+        stderr=DEVNULL,
+        cwd=folder,
     )
     try:
         async with httpx.AsyncClient(base_url=f"http://{address}") as client:

@@ -212,14 +212,18 @@ async def test_a_body_without_end_is_cut_off(gateway: Gateway) -> None:
     assert health.status_code == 200
 
 
-async def test_a_client_that_asks_before_it_sends_is_told_at_once(gateway: Gateway) -> None:
+@pytest.mark.parametrize("expects", ["", "Expect: 100-continue\r\n"], ids=["would-send", "asks-first"])
+@pytest.mark.parametrize("path", [PAID, "/hooks/acme/Unknown/unknown", "/forms/acme/Sales/lead"])
+async def test_a_body_that_declares_too_much_is_refused_before_any_of_it_is_sent(
+    gateway: Gateway, path: str, expects: str
+) -> None:
     reader, writer = await asyncio.open_connection(*gateway.address)
-    head = f"POST {PAID} HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999\r\nExpect: 100-continue\r\n\r\n"
-    writer.write(head.encode())
+    writer.write(f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999\r\n{expects}\r\n".encode())
 
-    answer = await asyncio.wait_for(reader.read(), 5)
+    answer = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 5)
 
     assert answer.startswith(b"HTTP/1.1 413 ")
+    assert b"connection: close" in answer
     writer.close()
     await writer.wait_closed()
 

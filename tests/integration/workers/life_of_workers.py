@@ -89,6 +89,19 @@ class World:
         )
 
 
+class Places:
+    """Suspects are worked on as all others are."""
+
+    def has_room(self) -> bool:
+        return True
+
+    def reserve(self) -> bool:
+        return True
+
+    def release(self) -> None:
+        pass
+
+
 class Worker:
     """One process. What it froze over, it writes when it is too late; an honest one ends what it begins."""
 
@@ -99,7 +112,7 @@ class Worker:
         self.admission = Admission(
             CAPS, world.store, self.ownership, world, on_held=lambda _: None, on_fenced=lambda: None
         )
-        self.lanes = Lanes(world.store, self.ownership, self.admission, lambda: world.over)
+        self.lanes = Lanes(world.store, self.ownership, self.admission, lambda: world.over, alone=Places())
         self.frozen: list[tuple[Claim, int]] = []
 
     async def step(self) -> None:

@@ -26,6 +26,7 @@ from workers.reconciling.orders import Orders
 from workers.reconciling.reclaim import Reclaim
 from workers.reconciling.reconciler import Reconciler
 from workers.settings import Settings
+from workers.store.losses import MAX_LOSSES
 from workers.store.ordering import as_head, as_held
 from workers.store.ownership import Ownership
 from workers.store.run import Accepted, Claim, RunRequest, RunState, TriggerEvent
@@ -136,7 +137,9 @@ async def test_a_head_whose_worker_died_is_taken_over_before_the_next_one_starts
     assert (await run_of(store, second))["hold"] == "concurrency"
 
 
-@pytest.mark.parametrize(("losses", "wish", "state"), [(4, None, "parked"), (0, {"by": "me"}, "cancelled")])
+@pytest.mark.parametrize(
+    ("losses", "wish", "state"), [(MAX_LOSSES - 1, None, "parked"), (0, {"by": "me"}, "cancelled")]
+)
 async def test_a_head_that_a_reconciler_parks_or_ends_lets_the_next_one_go(
     store: RunStore, settings: Settings, losses: int, wish: Mapping[str, str] | None, state: str
 ) -> None:

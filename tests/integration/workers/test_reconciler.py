@@ -13,10 +13,11 @@ from accounting.prices import PriceTable
 from accounting.usage import ModelCall, RunOwner, Tokens, UsageTotals
 from workers.reconciling.batches import BATCH, Question
 from workers.reconciling.metrics import ReconcileMetrics
-from workers.reconciling.reclaim import EXPIRED_LEASE, MAX_WORKER_LOSSES, Reclaim
+from workers.reconciling.reclaim import EXPIRED_LEASE, Reclaim
 from workers.reconciling.reconciler import Reconciler
 from workers.reconciling.republish import NOT_CLAIMED, NOT_LISTED
 from workers.settings import Settings
+from workers.store.losses import MAX_LOSSES, MAX_LOSSES_ALONE, WorkerLosses
 from workers.store.ownership import Ownership
 from workers.store.run import Claim, LeaseLostError, RunRequest, RunState, TriggerEvent
 from workers.store.run_store import RunStore
@@ -293,10 +294,10 @@ async def test_a_run_of_a_dead_worker_is_queued_and_published_and_its_next_token
         await Ownership(store, owner="dead", lease_s=30).pin_package(dead, "stale")
 
 
-async def test_a_run_that_lost_five_workers_is_parked_with_the_reason_and_what_it_used(
+async def test_a_run_that_loses_workers_for_ever_is_parked_with_the_reason_and_what_it_used(
     store: RunStore, reconciler: Reconciler, broker: Broker
 ) -> None:
-    dead = await _abandoned(store, worker_losses=MAX_WORKER_LOSSES - 1)
+    dead = await _abandoned(store, worker_losses=MAX_LOSSES - 1)
     owner = RunOwner(dead.run_id, "acme", None, dead.run_id, "Digest", "schedule")
     for number in (1, 2):
         await Ledger(store.database, PriceTable()).record(owner, lease_token=dead.token, call=_call(number))
@@ -305,7 +306,7 @@ async def test_a_run_that_lost_five_workers_is_parked_with_the_reason_and_what_i
 
     document = await _find(store, dead.run_id)
     assert document["state"] == RunState.PARKED
-    assert document["outcome"] == {"kind": "worker_lost", "reason": "its worker was lost 5 times", "error": None}
+    assert document["outcome"] == {"kind": "worker_lost", "reason": "its worker was lost 20 times", "error": None}
     assert {name: document["usage"][name] for name in ("calls", "input_tokens", "missing")} == {
         "calls": 2,
         "input_tokens": 20,
@@ -318,14 +319,14 @@ async def test_a_run_that_lost_five_workers_is_parked_with_the_reason_and_what_i
 
 
 async def test_a_parked_run_that_called_no_model_used_nothing(store: RunStore, reconciler: Reconciler) -> None:
-    dead = await _abandoned(store, worker_losses=MAX_WORKER_LOSSES - 1)
+    dead = await _abandoned(store, worker_losses=MAX_LOSSES - 1)
 
     await reconciler.run_pass()
 
     assert (await _find(store, dead.run_id))["usage"] == UsageTotals().as_json()
 
 
-@pytest.mark.parametrize("losses", [0, MAX_WORKER_LOSSES - 1], ids=["would be queued", "would be parked"])
+@pytest.mark.parametrize("losses", [0, MAX_LOSSES - 1], ids=["would be queued", "would be parked"])
 @pytest.mark.parametrize(
     "change",
     [
@@ -359,26 +360,57 @@ async def test_wake_ups_are_counted_anew_for_a_reclaimed_run(store: RunStore, re
     assert (await _find(store, dead.run_id))["wakes"] == 1
 
 
-@pytest.mark.parametrize(("losses", "least_s", "most_s"), [(2, 5, 15), (3, 10, 30)])
-async def test_a_run_that_may_be_what_kills_its_workers_waits_a_while(
+@pytest.mark.parametrize(("losses", "least_s", "most_s"), [(2, 5, 15), (3, 10, 30), (12, 150, 450)])
+async def test_a_run_alone_whose_worker_went_away_with_it_waits_longer_each_time_and_is_charged_with_no_loss_alone(
     store: RunStore, reconciler: Reconciler, losses: int, least_s: float, most_s: float
 ) -> None:
-    suspect = await _abandoned(store, worker_losses=losses)
+    suspect = await _abandoned(store, worker_losses=losses, losses_alone=0, **{"lease.alone": True})
 
     await reconciler.run_pass()
 
     run = await _find(store, suspect.run_id)
     assert (run["state"], "lane" in run, run["wake_at"]) == ("queued", False, run["not_before"])
     assert least_s <= (run["not_before"] - run["history"][-1]["until"]).total_seconds() <= most_s
+    assert (run["worker_losses"], run["losses_alone"], run["history"][-1]["alone"]) == (losses + 1, 0, True)
 
 
-async def test_a_run_that_was_lost_once_or_twice_goes_on_at_once(store: RunStore, reconciler: Reconciler) -> None:
-    lost = await _abandoned(store, worker_losses=1)
+@pytest.mark.parametrize(("losses", "lane"), [(0, "acme"), (1, "alone!acme"), (7, "alone!acme")])
+async def test_a_run_that_lost_two_workers_is_in_the_lane_of_those_that_run_alone(
+    store: RunStore, reconciler: Reconciler, losses: int, lane: str
+) -> None:
+    lost = await _abandoned(store, worker_losses=losses)
 
     await reconciler.run_pass()
 
     run = await _find(store, lost.run_id)
-    assert (run["worker_losses"], run["lane"], run["not_before"]) == (2, "acme", None)
+    assert (run["worker_losses"], run["lane"], run["not_before"]) == (losses + 1, lane, None)
+    assert "alone" not in run["history"][-1]
+
+
+async def test_losses_alone_count_to_five_and_a_turn_clears_them(store: RunStore) -> None:
+    """As the worker charges them that has seen the process end."""
+    run_id = await _queued(store, lane="alone!acme", worker_losses=2)
+    ownership, losses = Ownership(store, owner="here", lease_s=30), WorkerLosses(store)
+    states = []
+    for number in range(1, MAX_LOSSES_ALONE + 1):
+        claim = await ownership.claim_first("alone!acme")
+        assert claim is not None
+        assert (claim.is_alone, claim.owner.startswith("here/alone-")) == (True, True)
+        states.append(await losses.charge(dict(claim.document), also={}, why="it died", seen_alone=True))
+        run = await _find(store, run_id)
+        assert (run["worker_losses"], run["losses_alone"]) == (2 + number, number)
+        await store.runs.update_one({"_id": run_id}, {"$set": {"lane": "alone!acme", "not_before": None}})
+
+    assert states == [RunState.QUEUED] * (MAX_LOSSES_ALONE - 1) + [RunState.PARKED]
+    assert run["outcome"]["reason"] == "its worker was lost 7 times, 5 of them while it ran alone"
+
+    other = await _queued(store, 1, worker_losses=4, losses_alone=2)
+    claim = await ownership.claim(other)
+    assert claim is not None
+    await ownership.commit_turn(claim, number=1, turn={}, checkpoint={})
+    await ownership.requeue(claim, delay=timedelta(0), counts_as_attempt=False, reason="this worker is stopping")
+    run = await _find(store, other)
+    assert (run["worker_losses"], run["losses_alone"], run["lane"]) == (0, 0, "acme")
 
 
 async def test_a_live_lease_is_left_alone(store: RunStore, reconciler: Reconciler) -> None:
@@ -399,7 +431,7 @@ async def test_several_reconcilers_count_one_loss(store: RunStore, settings: Set
     assert (await _find(store, dead.run_id))["worker_losses"] == 1
 
 
-@pytest.mark.parametrize("losses", [0, MAX_WORKER_LOSSES - 1])
+@pytest.mark.parametrize("losses", [0, MAX_LOSSES - 1])
 async def test_a_run_that_somebody_asked_to_cancel_ends_with_its_worker(
     store: RunStore, reconciler: Reconciler, broker: Broker, losses: int
 ) -> None:

@@ -1,22 +1,45 @@
-"""`unattended runs answer`: what is refused before anybody asks the store, and how a question is shown."""
+"""`unattended runs answer`: what is refused before the store is asked, how questions are shown, and the prompts."""
 
+import re
 import sys
 from typing import Any
 
+import click
 import pytest
 from click.testing import CliRunner
 
 from ops.cli.runs import answer as asks
-from ops.cli.runs.answer import _responses, answer
-from ops.cli.runs.question_lines import answering_command, question_lines
+from ops.cli.runs.answer import _responses, answer, with_choice_as_text
+from ops.cli.runs.question_lines import answer_lines, answering_command, question_lines
+from workers.control.errors import RefusedError
 
 ASKS: dict[str, Any] = {"kind": "tool", "number": 1, "agent": "A", "turn": 2, "text": "t waits", "tool": "Card"}
+PAY: dict[str, Any] = {
+    "kind": "tool",
+    "number": 3,
+    "id": "q_5f0c",
+    "agent": "Clerk",
+    "turn": 4,
+    "text": "pay waits for a person",
+    "title": "Pay 12 EUR?",
+    "tool": "Refund",
+    "function": "pay",
+    "arguments": {"amount": 12},
+    "payload": {"to": "Ada"},
+    "choices": ["yes", "no"],
+    "keys": ["verdict", "why"],
+}
+SAYS: dict[str, Any] = {"kind": "message", "number": 1, "agent": "A", "turn": 1, "text": "Which colour?"}
+RUN: dict[str, Any] = {"run_id": "run_1", "state": "needs_human"}
 
 
 @pytest.mark.parametrize(
     ("options", "told"),
     [
         ([], "say what to answer with --message, --response or --json-responses"),
+        (["--question", "1"], "say what to answer with --message, --response or --json-responses"),
+        (["--question", "9" * 5000], "write the number of a question, such as 1, or its id"),
+        (["--question", "first"], "write the number of a question, such as 1, or its id"),
         (["--response", "Card=yes"], "'Card=yes' is not TOOL.KEY=VALUE, such as approve.verdict=yes"),
         (["--response", "Card.verdict"], "is not TOOL.KEY=VALUE"),
         (["--response", ".verdict=yes"], "is not TOOL.KEY=VALUE"),
@@ -44,47 +67,170 @@ def test_values_are_json_where_they_are_json_and_text_otherwise() -> None:
 @pytest.mark.parametrize(
     ("question", "command"),
     [
-        ({"kind": "message"}, 'unattended runs answer run_1 --message "…"'),
-        (ASKS, "unattended runs answer run_1 --response Card.KEY=…"),
-        ({**ASKS, "keys": ["a", "b c"]}, "unattended runs answer run_1 --response Card.a=… --response 'Card.b c'=…"),
-        ({**ASKS, "tool": "v1.Card"}, 'unattended runs answer run_1 --json-responses \'{"v1.Card": {"KEY": "…"}}\''),
+        (SAYS, 'unattended runs answer run_1 --question 1 --message "…"'),
+        (ASKS, "unattended runs answer run_1 --question 1 --response Card.KEY=…"),
+        (PAY, "unattended runs answer run_1 --question 3 --response Refund.verdict=… --response Refund.why=…"),
+        ({**PAY, "keys": None}, "unattended runs answer run_1 --question 3 --response Refund.choice=…"),
+        (
+            {**ASKS, "keys": ["a", "b c"]},
+            "unattended runs answer run_1 --question 1 --response Card.a=… --response 'Card.b c'=…",
+        ),
+        (
+            {**ASKS, "tool": "v1.Card"},
+            'unattended runs answer run_1 --question 1 --json-responses \'{"v1.Card": {"KEY": "…"}}\'',
+        ),
     ],
 )
 def test_a_question_says_the_command_that_answers_it(question: dict[str, Any], command: str) -> None:
     assert answering_command("run_1", question) == command
 
 
-def test_a_question_is_shown_with_what_the_tool_shows_and_nothing_that_moves_a_cursor() -> None:
-    question = {**ASKS, "text": "one\ntwo\x1b[2J", "payload": {"amount": 12}, "also": ["Form"]}
+def test_each_question_is_shown_with_its_arguments_and_nothing_that_moves_a_cursor() -> None:
+    long = {"lines": [f"line {number}" for number in range(30)]}
+    old = {**ASKS, "text": "one\ntwo\x1b[2J", "payload": long, "also": ["Form"]}
 
-    lines = list(question_lines({"run_id": "run_1", "state": "needs_human", "question": question}))
+    lines = list(question_lines({**RUN, "question": PAY, "questions": [old, PAY]}))
 
-    assert lines[0] == "question 1, of A in turn 2:"
     assert "\x1b" not in "".join(lines)
-    assert [line.strip() for line in lines[3:]] == [
-        'shows {"amount": 12}',
-        "Form of the same turn waits as well, and may be answered with it",
+    assert lines[0] == "question 1, of A in turn 2:"
+    assert {'"line 0",', '"line 29"'} <= {line.strip() for line in lines}  # what is approved is shown as a whole
+    assert lines[lines.index("question 3, of Clerk in turn 4:") - 1].strip() == "Form of the same turn waits as well"
+    assert [line.strip() for line in lines[-4:]] == [
+        "Pay 12 EUR?",
+        'pay is called with {"amount": 12}',
+        'shows {"to": "Ada"}',
+        "choices: yes, no",
     ]
-    assert list(question_lines({"run_id": "run_1", "state": "queued", "question": None})) == []
 
 
 @pytest.mark.parametrize(
-    ("question", "typed", "said"),
+    ("run", "numbers"),
     [
-        ({"kind": "message"}, "the blue one\n", {"message": "the blue one"}),
-        ({"keys": ["ok", "why"]}, "true\nfair enough\n", {"responses": {"Card": {"ok": True, "why": "fair enough"}}}),
-        ({}, 'yes\n{"ok": true}\n', {"responses": {"Card": {"ok": True}}}),
+        ({**RUN, "question": SAYS, "questions": [SAYS, PAY]}, ["1", "3"]),
+        ({**RUN, "question": PAY}, ["3"]),  # of an older version
+        ({**RUN, "question": {"kind": "message", "text": "x"}, "answers": [{}]}, ["2"]),
+        ({**RUN, "question": None}, []),
+        ({**RUN, "state": "queued", "question": SAYS, "questions": [SAYS]}, []),
     ],
 )
-def test_at_a_terminal_the_question_is_shown_and_its_answer_is_asked_for(
-    question: dict[str, Any], typed: str, said: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run = {"run_id": "run_1", "state": "needs_human", "question": {**ASKS, **question}}
+def test_the_questions_that_wait_are_shown_whichever_version_asked(run: dict[str, Any], numbers: list[str]) -> None:
+    assert re.findall(r"^question (\d+)", "\n".join(question_lines(run)), re.MULTILINE) == numbers
+
+
+@pytest.mark.parametrize(
+    ("kept", "lines"),
+    [
+        (
+            {"number": 3, "by": "ops-key", "name": "the boss", "responses": {"Refund": {"verdict": "yes"}}}
+            | {"question": PAY},
+            [
+                'answer 3 by ops-key, who says "the boss", noon: {"Refund": {"verdict": "yes"}}',
+                '   to Pay 12 EUR? [pay({"amount": 12})]',
+            ],
+        ),
+        (
+            {"number": 1, "by": "trigger nightly", "standing": True, "responses": {"Card": {"ok": True}}},
+            ['answer 1 by trigger nightly, in advance, noon: {"Card": {"ok": true}}'],
+        ),
+        ({"by": "Ada (cli)", "message": "yes\x1b[2J"}, ["answer by Ada (cli), noon: yes\\x1b[2J"]),
+    ],
+)
+def test_an_answer_is_shown_with_what_it_was_an_answer_to(kept: dict[str, Any], lines: list[str]) -> None:
+    assert list(answer_lines(kept, "noon")) == lines
+
+
+def _sent(
+    monkeypatch: pytest.MonkeyPatch, typed: str, questions: list[dict[str, Any]], *options: Any, terminal: bool = True
+) -> tuple[list[dict[str, Any]], str]:
+    """What is sent for these options (`question`, `said`) and this typing, and what was shown."""
+    run = {**RUN, "question": questions[0], "questions": questions}
     monkeypatch.setattr(asks, "with_database", lambda _work: run)
-
     with CliRunner().isolation(input=typed) as (_, stderr, _):
-        monkeypatch.setattr(sys.stdin, "isatty", lambda: True)
-        answered = asks._asked_here("run_1")
+        monkeypatch.setattr(sys.stdin, "isatty", lambda: terminal)
+        sent = list(asks._answers("run_1", *options))
+    return sent, stderr.getvalue().decode()
 
-    assert answered == {"question": 1, **said}
-    assert b"t waits" in stderr.getvalue()
+
+YES = {"responses": {"Refund": {"verdict": "yes"}}}
+
+
+@pytest.mark.parametrize(
+    ("questions", "named", "said", "typed", "sent"),
+    [
+        ([SAYS], None, {}, "blue\n", [{"question": 1, "message": "blue"}]),
+        (
+            [{**ASKS, "keys": ["ok", "why"]}],
+            None,
+            {},
+            "true\nfair enough\n",
+            [{"question": 1, "responses": {"Card": {"ok": True, "why": "fair enough"}}}],
+        ),
+        ([ASKS], None, {}, 'yes\n{"ok": true}\n', [{"question": 1, "responses": {"Card": {"ok": True}}}]),
+        (
+            [SAYS, PAY],
+            None,
+            {},
+            "blue\nmaybe\nyes\nfair\n",
+            [
+                {"question": 1, "message": "blue"},
+                {"question": "q_5f0c", "responses": {"Refund": {"verdict": "yes", "why": "fair"}}},
+            ],
+        ),
+        ([SAYS, PAY], 1, {}, "blue\n", [{"question": 1, "message": "blue"}]),
+        (
+            [SAYS, {**PAY, "keys": None}],
+            "q_5f0c",
+            {},
+            "no\n",
+            [{"question": "q_5f0c", "responses": {"Refund": {"choice": "no"}}}],
+        ),
+        ([PAY], None, YES, "y\n", [{"question": "q_5f0c", **YES}]),
+        ([SAYS, PAY], None, YES, "2\n3\n", [{"question": "q_5f0c", **YES}]),
+        ([SAYS, PAY], 3, YES, "", [{"question": 3, **YES}]),
+    ],
+)
+def test_at_a_terminal_each_question_is_shown_and_what_is_left_out_is_asked_for(
+    questions: list[dict[str, Any]],
+    named: Any,
+    said: dict[str, Any],
+    typed: str,
+    sent: list[dict[str, Any]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    answered, shown = _sent(monkeypatch, typed, questions, named, said)
+
+    assert answered == sent
+    meant = [each for each in questions if named in (None, each["number"], each.get("id"))]
+    if not (named and said):
+        assert all(str(each.get("title", each["text"])) in shown for each in meant)
+
+
+def test_an_answer_that_is_not_confirmed_is_not_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(SystemExit, match="1"):
+        _sent(monkeypatch, "n\n", [PAY], None, YES)
+
+
+@pytest.mark.parametrize(
+    ("given", "sent"),
+    [
+        ({"verdict": True, "n": 7}, {"verdict": "true", "n": 7}),
+        ({"verdict": "true"}, {"verdict": "true"}),
+        ({"verdict": 7}, {"verdict": "7"}),
+        ({"verdict": 8}, {"verdict": 8}),
+        ({"n": True}, {"n": True}),
+    ],
+)
+def test_a_choice_is_sent_as_the_text_that_it_is(given: dict[str, Any], sent: dict[str, Any]) -> None:
+    waiting = [SAYS, {**PAY, "choices": ["true", "7"]}]
+
+    for name in (3, "q_5f0c"):
+        said = with_choice_as_text(waiting, {"question": name, "responses": {"Refund": given}})
+        assert said == {"question": name, "responses": {"Refund": sent}}
+    assert with_choice_as_text(waiting, {"question": 1, "message": "x"}) == {"question": 1, "message": "x"}
+
+
+def test_without_a_terminal_the_numbers_that_wait_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(click.UsageError, match="--question: questions 1 and 3 wait; `unattended runs show run_1`"):
+        _sent(monkeypatch, "", [SAYS, PAY], None, YES, terminal=False)
+    with pytest.raises(RefusedError, match="run_1 asks no question 2 now: questions 1 and 3 wait"):
+        _sent(monkeypatch, "", [SAYS, PAY], 2, {})

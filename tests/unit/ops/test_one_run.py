@@ -466,6 +466,31 @@ def test_a_chat_id_fixes_what_chance_chooses(tmp_path: Path) -> None:
     assert len(spoken[0]) == 7
 
 
+async def test_a_tool_that_changes_the_directory_is_told_of_and_the_next_one_is_where_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Packages and scripts that are named by relative paths are found all the same."""
+    tools = [{"agent": agent, "file": f"{name}.py", "function": name} for agent, name in (("A", "move"), ("B", "look"))]
+    folder = package(tmp_path, tools={"tools": tools})
+    write_tool(folder, "move.py", "import os\n\ndef move():\n    os.chdir('/')\n    return 'moved'\n")
+    write_tool(folder, "look.py", "import os\n\ndef look():\n    return os.getcwd()\n")
+    script = {
+        "answers": {
+            agent: [{"tool_calls": [{"name": name}]}, {"text": "done"}]
+            for agent, name in (("A", "move"), ("B", "look"))
+        }
+    }
+    monkeypatch.chdir(tmp_path)
+
+    report = await run_package_async(Path("Small"), script=script)
+
+    assert report.state == RunState.SUCCEEDED
+    first, second = report.turns
+    assert [each["type"] for each in first.errors] == ["WorkingDirectoryChanged"]
+    assert second.tool_calls[0].result == str(tmp_path)
+    assert Path.cwd() == tmp_path
+
+
 async def test_a_run_without_a_variable_that_its_package_requires_asks_no_model(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

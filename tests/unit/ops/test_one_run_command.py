@@ -14,6 +14,8 @@ from ops.cli.turn_lines import failure_lines, turn_lines
 from ops.one_run.live_view import LiveView
 from ops.one_run.report import RunReport, ToolCallReport, TurnReport, turn_report
 from tests.unit.ops.test_one_run import DONE, PAIR, READ, calls, package, with_tool
+from workers.store.run import RunState
+from workflows.outcome import Outcome, OutcomeError, OutcomeKind
 
 REFUSED = {"workflow_name": "Small", "initial_agent": "Nobody"}
 
@@ -219,6 +221,20 @@ def test_no_color_is_respected(monkeypatch: pytest.MonkeyPatch) -> None:
 
     assert "1. A → B" in shown
     assert "m1. A" not in shown
+
+
+@pytest.mark.parametrize(("state", "code"), [("needs_human", 33), ("failed", 31), ("succeeded", 32)])
+def test_a_run_that_asks_a_person_is_no_red_error(state: str, code: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    outcome = Outcome(OutcomeKind.NEEDS_HUMAN, "pay waits", OutcomeError("NeedsHuman", "pay waits", "A", 1))
+    report = RunReport("run_1", "W", RunState(state), outcome, (), {}, (), (), (), (), 1, 0.1)
+    out = Terminal()
+
+    LiveView(out, note=lambda _: None, verbose=False).end(report)
+
+    assert f"\x1b[{code}m{state}, needs_human: pay waits" in out.getvalue()
+    assert ("NeedsHuman of A" in out.getvalue()) == (state != "needs_human")
 
 
 def test_what_would_steer_a_terminal_is_shown_as_text_and_what_is_long_is_cut() -> None:

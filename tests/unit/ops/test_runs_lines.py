@@ -303,3 +303,20 @@ def test_a_run_that_waits_for_its_turn_is_followed_as_such() -> None:
     held = Happening("held", None, "run_1", "acme", "Relay", {"hold": "concurrency", "held_by": "order:acme/doc"})
 
     assert happening_line(held, alone=True).plain.strip() == "waits for its turn in acme/doc"
+
+
+@pytest.mark.parametrize(
+    ("state", "style"), [("succeeded", "green"), ("needs_human", "yellow"), ("failed", "red"), ("parked", "red")]
+)
+def test_a_run_that_waits_for_a_person_is_no_red_error(state: str, style: str) -> None:
+    facts = {"state": state, "outcome": "x", "reason": "pay waits for a person"}
+    error = {"type": "NeedsHuman", "message": "pay waits", "agent": "A", "turn": 1}
+    question = {"kind": "tool", "number": 1, "turn": 1, "text": "pay waits for a person", "tool": "Refund"}
+    outcome = {"kind": "needs_human", "reason": "pay waits for a person", "error": error}
+
+    ended = happening_line(Happening("ended", None, "run_1", "acme", "Relay", facts), alone=True)
+    lines = [*story_lines({**STORY, "state": "needs_human", "outcome": outcome, "questions": [question]})]
+
+    assert ended.spans[-1].style == style
+    assert "red" not in {style for style, _ in lines}
+    assert sum("pay waits" in line for _, line in lines) == 1  # it is said once

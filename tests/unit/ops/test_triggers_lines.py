@@ -54,6 +54,8 @@ def test_one_that_is_active_says_little() -> None:
     ("changes", "said"),
     [
         ({"state": "inactive", "inactive": "no apps", "apps": []}, ["inactive: no apps", "schedule for no app"]),
+        ({"answers_approved_by": "boss (api)"}, ["answers      in advance, approved by boss (api)"]),
+        ({"answers_approved_by": None}, ["in advance, approved by no key that may approve: edit it"]),
         (
             {"state": "paused", "paused": PAUSE},
             ["paused by ada, 2026-03-29 01:00:00 UTC: moving", "resume Digest/night"],

@@ -28,6 +28,12 @@ def test_a_key_is_good_until_it_is_revoked_or_expires() -> None:
     assert not ApiKey("k", "n", None, NOW, expires_at=NOW).is_good(NOW)
 
 
+def test_only_a_key_that_was_made_for_it_and_may_write_approves() -> None:
+    assert not ApiKey("k", "n", None, NOW).may_approve
+    assert ApiKey("k", "n", None, NOW, may=("approve",)).may_approve
+    assert not ApiKey("k", "n", None, NOW, access="read", may=("approve",)).may_approve
+
+
 def test_what_cannot_be_a_key_is_known_without_asking() -> None:
     assert looks_like_a_key("ua_" + "aZ0-_" * 8 + "abc")
     for text in (

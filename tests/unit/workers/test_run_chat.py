@@ -15,14 +15,15 @@ def test_a_run_has_the_answers_of_its_own_trigger(tmp_path: Path) -> None:
     answers = {"approve": {"verdict": "yes"}}
     package = load(tmp_path / "P", triggers=[trigger("nightly", ui_responses=answers), trigger("weekly")])
 
-    found = [ui_responses_of(package, {"trigger": {"name": name}}) for name in ("nightly", "weekly", "by-hand")]
+    fired = [("schedule", "nightly"), ("schedule", "weekly"), ("schedule", "by-hand"), ("api", "nightly")]
+    found = [ui_responses_of(package, {"trigger": {"type": type_, "name": name}}) for type_, name in fired]
 
-    assert found == [answers, {}, {}]
+    assert found == [answers, {}, {}, {}]  # the last was started over HTTP under its name
 
 
 def test_what_came_with_the_run_holds_and_not_what_a_namesake_in_the_package_says(tmp_path: Path) -> None:
     package = load(tmp_path / "P", triggers=[trigger("nightly", ui_responses={"approve": {"verdict": "yes"}})])
-    named = {"trigger": {"name": "nightly"}}
+    named = {"trigger": {"type": "schedule", "name": "nightly"}}
 
     assert ui_responses_of(package, {**named, "ui_responses": {"approve": {"verdict": "no"}}}) == {
         "approve": {"verdict": "no"}
@@ -30,14 +31,11 @@ def test_what_came_with_the_run_holds_and_not_what_a_namesake_in_the_package_say
     assert ui_responses_of(package, {**named, "ui_responses": {}}) == {}
 
 
-def test_an_answer_to_a_question_of_an_older_version_answers_none() -> None:
-    """The run asked before an upgrade, and was answered after it."""
-    old = {"kind": "tool", "tool": "Refund", "function": "approve"}
-    answers = [
-        {"turn": 1, "by": "ann", "responses": {}},
-        {"number": 2, "turn": 1, "by": "ann", "responses": {}, "question": old},
-        {"number": 3, "turn": 1, "by": "ann", "responses": {}, "question": {**old, "id": "q_1"}},
-        {"number": 4, "turn": 1, "by": "ann", "message": "yes", "question": {"kind": "message", "id": "q_2"}},
-    ]
+def test_an_answer_belongs_to_the_question_that_it_names() -> None:
+    """A question of an older version has no id: its answer is none to what the run asks anew."""
+    old = [{"message": "yes"}, {"responses": {"Card": {}}, "question": {"kind": "tool", "tool": "Card"}}]
+    new = {"responses": {"Card": {"ok": True}}, "question": {"kind": "tool", "id": "q_1"}}
 
-    assert [each["number"] for each in answers_by_question({"answers": answers}).values()] == [3]
+    assert answers_by_question(
+        {"answers": [*old, new, {"message": "x", "question": {"kind": "message", "id": "q_2"}}]}
+    ) == {"q_1": new}

@@ -199,7 +199,20 @@ def test_a_child_inherits_the_rest_of_the_environment_and_whole_paths(
         "PATH": "/bin",
         "UNATTENDED_PACKAGES": f"{tmp_path / 'a'}:{tmp_path / 'b'}",
         "UNATTENDED_MODELS": str(tmp_path / "m.yaml"),
+        "UNATTENDED_DATA_DIR": str(tmp_path / ".unattended"),
     }
+
+
+def test_paths_are_those_of_the_directory_where_the_process_was_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "key").write_text("s3cret", encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    settings = load_settings({"UNATTENDED_PACKAGES": "a", "UNATTENDED_MODELS": "m.yaml", "UNATTENDED_DATA_DIR": "d"})
+    monkeypatch.chdir("/")
+
+    assert (settings.packages, settings.models) == ((tmp_path / "a",), tmp_path / "m.yaml")
+    assert (settings.data_dir, settings.resolve_secret("file:key")) == (tmp_path / "d", "s3cret")
 
 
 @given(st.fixed_dictionaries({}, optional={each[0]: st.just(each[2]) for each in WRITTEN}))
@@ -251,7 +264,8 @@ def test_an_address_is_written_as_it_is_read(host: Any, port: int) -> None:
 
 
 def test_settings_are_frozen_and_every_field_but_the_snapshot_is_a_variable() -> None:
-    assert {each.name for each in fields(Settings)} - {each.name for each in setting_fields()} == {"environ"}
+    beside = {each.name for each in fields(Settings)} - {each.name for each in setting_fields()}
+    assert beside == {"environ", "directory"}
     with pytest.raises(AttributeError):
         Settings().lease_s = 5  # type: ignore[misc]  # -- that it is refused is what is tested
 

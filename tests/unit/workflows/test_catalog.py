@@ -263,14 +263,14 @@ def test_packages_come_from_what_is_configured_else_here_else_the_library(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert package_directories([Path("x"), Path("y")]) == (Path("x"), Path("y"))
+    assert package_directories([Path("x"), Path("y")]) == (tmp_path / "x", tmp_path / "y")
     assert package_directories([]) == (LIBRARY,)
 
     (tmp_path / "workflows" / "empty").mkdir(parents=True)
     assert package_directories([]) == (LIBRARY,)
 
     write_package(tmp_path / "workflows" / "P")
-    assert package_directories([]) == (Path("workflows"),)
+    assert package_directories([]) == (tmp_path / "workflows",)
 
 
 def test_standing_in_our_own_repository_the_library_is_used(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -207,8 +207,8 @@ def test_the_file_is_what_is_configured_else_here_else_the_librarys(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert models_path(Path("mine.yaml"), library=LIBRARY) == Path("mine.yaml")
+    assert models_path(Path("mine.yaml"), library=LIBRARY) == tmp_path / "mine.yaml"
     assert models_path(None, library=LIBRARY) == LIBRARY / "models.yaml"
 
     write(tmp_path, "models: {}")
-    assert models_path(None, library=LIBRARY) == Path("models.yaml")
+    assert models_path(None, library=LIBRARY) == tmp_path / "models.yaml"

@@ -56,7 +56,35 @@ def desk() -> dict[str, Any]:
     }
 
 
+PAY = """
+from workflows.tools import use_ui_tool
+
+async def pay(amount: int) -> dict:
+    asked = await use_ui_tool("Refund", {"amount": amount}, title=f"Refund {amount} EUR?", choices=["yes", "no"])
+    return {"paid": amount if asked["verdict"] == "yes" else 0}
+"""
+
+
+def till() -> dict[str, Any]:
+    """Asks for two refunds in one reply."""
+    answered = {"type": "ui_response", "tool": "Refund", "response_key": "verdict"}
+    return {
+        **relay("Till", ["Payer"]),
+        "tools": {"tools": [{"agent": "Payer", "file": "pay.py", "function": "pay"}]},
+        "tools/pay.py": PAY,
+        "context_variables": {
+            "definitions": {
+                "verdict": {"type": "string", "source": {"type": "state", "default": "", "triggers": [answered]}}
+            }
+        },
+    }
+
+
 ANSWERS = {
+    "Payer": [
+        {"tool_calls": [{"name": "pay", "arguments": {"amount": each}} for each in (10, 5000)]},
+        {"text": "It is settled."},
+    ],
     "Collector": [
         {
             "tool_calls": [{"name": "count_orders", "arguments": {"region": "eu"}}],
@@ -83,7 +111,7 @@ class Visit:
     async def get(self, path: str, **given: Any) -> httpx.Response:
         return await self.client.get(path, **given)
 
-    async def send(self, path: str, *, headers: dict[str, str] | None = None, **fields: str) -> httpx.Response:
+    async def send(self, path: str, *, headers: Any = None, **fields: Any) -> httpx.Response:
         return await self.client.post(path, data=fields, headers={"origin": self.origin, **(headers or {})})
 
     async def token(self) -> str:
@@ -146,6 +174,7 @@ async def console(
         stage = Stage(settings, ground.store, folder)
         stage.package("Digest", digest())
         stage.package("Desk", desk())
+        stage.package("Till", till())
         stage.answers(ANSWERS, default={"text": "Done.", "usage": {"input": 10, "output": 2}})
         yield Console(gateway, stage, clients)
         await stage.close()

@@ -168,7 +168,7 @@ async def test_nothing_is_done_by_a_session_that_may_not(console: Console) -> No
 
 
 async def test_actions_are_recorded_with_the_keys_name_and_a_second_click_fires_nothing(console: Console) -> None:
-    visit = await console.visit("Grace")
+    visit = await console.visit("Grace", may=("approve",))
     await visit.allow_actions()
     runs = console.gateway.ground.store.runs
 

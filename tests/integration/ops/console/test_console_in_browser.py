@@ -13,6 +13,7 @@ from accounting.budgets.budget import checked_budget
 from accounting.budgets.store import Budgets
 from ops.console.desk import COOKIE
 from ops.console.sessions import Sessions
+from tests.integration.ops.console.asked import FREE, LARGER, MESSAGE, REFUND, asking
 from tests.integration.ops.console.conftest import Console, accepted
 from tests.integration.triggers.chromium import FAINT_TEXTS, HARD_TO_USE, WIDTH, chromium, watch
 from tests.integration.usage_rows import Used, use
@@ -123,7 +124,8 @@ async def test_an_action_is_allowed_confirmed_and_done(console: Console, browser
         await stage.start_worker()
     run_id = (await stage.accept("Desk", app_id="acme")).run_id
     await stage.ended(run_id)
-    async with logged_in(console, browser, await console.key("Grace"), java_script_enabled=False) as page:
+    key = await console.key("Grace", may=("approve",))
+    async with logged_in(console, browser, key, java_script_enabled=False) as page:
         misdeeds = watch(page, console.gateway.address)
         await page.goto(address(console, f"/runs/{run_id}"))
         await expect(page.locator(".question")).to_contain_text("May I refund 120 EUR to Ada?")
@@ -134,7 +136,7 @@ async def test_an_action_is_allowed_confirmed_and_done(console: Console, browser
         await expect(page.get_by_role("main")).to_contain_text("goes on where it stands")
         await page.get_by_label("What you say").fill("Yes, refund it.")
         assert (await stage.run(run_id))["state"] == "needs_human"  # nothing was done yet
-        await page.get_by_role("button", name="Yes, answer it").click()
+        await page.get_by_role("button", name="Send this answer").click()
 
         await expect(page.get_by_role("status")).to_have_text(f"{run_id} has answer 1, and goes on.")
         assert (await stage.reconciled_until_ended(run_id))["state"] == "succeeded"
@@ -144,6 +146,32 @@ async def test_an_action_is_allowed_confirmed_and_done(console: Console, browser
         await expect(page.get_by_role("status")).to_have_count(0)
         await page.get_by_role("button", name="End").click()
         await expect(page.get_by_role("button", name="Allow actions")).to_be_visible()
+        assert misdeeds == []
+
+
+async def test_a_choice_is_a_button_that_works_without_scripts(console: Console, browser: Browser) -> None:
+    """What a person sees is what is approved, and Enter in a field beside the buttons chooses nothing."""
+    run_id = await asking(console, {**REFUND, "keys": ["verdict", "why"]}, LARGER)
+    key = await console.key("Grace", may=("approve",))
+    async with logged_in(console, browser, key, java_script_enabled=False) as page:
+        misdeeds = watch(page, console.gateway.address)
+        await page.get_by_role("button", name="Allow actions").click()
+        await page.goto(address(console, f"/runs/{run_id}"))
+        question = page.get_by_role("region", name="Refund 12 EUR to Ada Lovelace?")
+        for shown in ("pay", "amount", "12", "EUR", "o-7", "arrived broken"):
+            await expect(question).to_contain_text(shown)
+        await question.get_by_label("Refund: why").fill("it was broken")
+        await question.get_by_label("Refund: why").press("Enter")
+        await expect(page.get_by_role("status")).to_have_count(0)
+        assert (await console.stage.run(run_id))["answers"] == []
+
+        await question.get_by_role("button", name="yes", exact=True).click()
+
+        await expect(page.get_by_role("status")).to_have_text(f"{run_id} has answer 2; question 3 waits for an answer.")
+        await expect(question).to_have_count(0)
+        await expect(page.get_by_role("region", name="Answers")).to_contain_text("Refund 12 EUR to Ada Lovelace?")
+        [given] = (await console.stage.run(run_id))["answers"]
+        assert given["responses"] == {"Refund": {"verdict": "yes", "why": "it was broken"}}
         assert misdeeds == []
 
 
@@ -228,6 +256,9 @@ async def attacked(console: Console) -> dict[str, str]:
     ended = {"token": 1, "owner": ATTACK, "from": now, "until": now, "turn": 1, "ended": ATTACK, "reason": ATTACK}
     error = {"type": ATTACK, "message": ATTACK, "agent": ATTACK, "turn": 1}
     asked = {"kind": "tool", "tool": ATTACK, "agent": ATTACK, "turn": 1, "text": ATTACK, "payload": {"x": ATTACK}}
+    bound = {"function": ATTACK, "arguments": {ATTACK: ATTACK}, "title": ATTACK}
+    question = {**asked, **bound, "number": 2, "id": "q_1", "keys": [ATTACK, ATTACK * 2], "choices": [ATTACK]}
+    given = {"number": 1, "by": ATTACK, "name": ATTACK, "at": now, "turn": 1, "question": {**asked, **bound}}
     change = {
         "workflow": ATTACK,
         "trigger.name": ATTACK,
@@ -238,8 +269,9 @@ async def attacked(console: Console) -> dict[str, str]:
         "finished_at": now,
         "history": [ended],
         "outcome": {"kind": "needs_human", "reason": ATTACK, "error": error},
-        "question": {**asked, "number": 1, "keys": [ATTACK], "also": [ATTACK]},
-        "answers": [{"by": ATTACK, "message": ATTACK, "responses": {ATTACK: ATTACK}, "at": now, "turn": 1}],
+        "question": question,
+        "questions": [question, {**asked, "number": 3, "keys": [ATTACK]}],
+        "answers": [{**given, "message": ATTACK, "responses": {ATTACK: ATTACK}}],
         "chain": [f"{ATTACK}/{ATTACK}"],
         "parent_run_id": ATTACK,
         "context": {"x": ATTACK},
@@ -250,7 +282,7 @@ async def attacked(console: Console) -> dict[str, str]:
 
 async def test_what_others_have_written_is_shown_and_never_run(console: Console, browser: Browser) -> None:
     places = await attacked(console)
-    async with logged_in(console, browser, await console.key(ATTACK)) as page:
+    async with logged_in(console, browser, await console.key(ATTACK, may=("approve",))) as page:
         misdeeds = watch(page, console.gateway.address)
         await page.get_by_role("button", name="Allow actions").click()
         most: dict[str, int] = {}
@@ -268,7 +300,7 @@ async def test_what_others_have_written_is_shown_and_never_run(console: Console,
             await page.evaluate("document.querySelectorAll('details').forEach(each => { each.open = true })")
             most[name] = (await page.locator("body").inner_text()).count("<script>alert(1)</script>")
             assert await page.locator(FOREIGN).count() == 0, name
-        least = {"overview": 10, "runs": 4, "run": 24, "answer": 7, "triggers": 3, "usage": 4, "models": 4}
+        least = {"overview": 10, "runs": 4, "run": 44, "answer": 20, "triggers": 3, "usage": 4, "models": 4}
         assert {name: count for name, count in most.items() if count < least[name]} == {}
         await page.goto(address(console, "/triggers?state=paused"))
         await page.get_by_role("link", name=re.compile("attacked")).click()
@@ -292,8 +324,13 @@ async def test_the_watch_would_see_a_script_and_a_style_of_a_pages_own(console: 
 
 async def test_each_page_is_read_on_any_screen_by_day_and_night(console: Console, browser: Browser) -> None:
     run_id = await accepted(console.stage, app_id="looks")
-    key = await console.key("looks")
-    paths = ["", "/runs", f"/runs/{run_id}", f"/runs/{run_id}/cancel", "/triggers", "/triggers/Sales/paid"]
+    key = await console.key("looks", may=("approve",))
+    asks = await asking(console, MESSAGE, REFUND, LARGER, FREE, app_id="looks")
+    answered = {"by": "Grace (console)", "name": "the head of finance", "number": 1, "question": REFUND}
+    store = console.gateway.ground.store
+    await store.runs.update_one({"_id": asks}, {"$set": {"answers": [{**answered, "message": "Yes."}]}})
+    paths = [f"/runs/{asks}", f"/runs/{asks}/answer", f"/runs/{asks}/discard"]
+    paths += ["", "/runs", f"/runs/{run_id}", f"/runs/{run_id}/cancel", "/triggers", "/triggers/Sales/paid"]
     paths += ["/triggers/Sales/paid/fire", "/usage", "/runs/run_none", "/runbook"]
     async with logged_in(console, browser, key) as page:
         misdeeds = watch(page, console.gateway.address)

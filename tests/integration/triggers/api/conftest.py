@@ -70,6 +70,12 @@ async def acme(gateway: Gateway, keys: ApiKeys) -> Client:
 
 
 @pytest.fixture
+async def boss(gateway: Gateway, keys: ApiKeys) -> Client:
+    """May approve."""
+    return Client(gateway, await keys.create("boss", "acme", may=("approve",)))
+
+
+@pytest.fixture
 async def globex(gateway: Gateway, keys: ApiKeys) -> Client:
     return Client(gateway, await keys.create("globex shop", "globex"))
 

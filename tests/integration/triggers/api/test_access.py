@@ -52,9 +52,8 @@ async def test_a_key_to_read_changes_nothing(gateway: Gateway, keys: ApiKeys, ac
     assert (await reader.get(f"/v1/runs/{run_id}")).json()["state"] == "queued"
 
 
-async def test_another_apps_run_is_as_unknown_as_one_that_never_was(
-    gateway: Gateway, acme: Client, globex: Client
-) -> None:
+async def test_another_apps_run_is_as_unknown_as_one_that_never_was(gateway: Gateway, keys: ApiKeys) -> None:
+    acme, globex = [Client(gateway, await keys.create(app, app, may=("approve",))) for app in ("acme", "globex")]
     theirs = await globex.start()
     document = (await gateway.client.get("/openapi.json")).json()
     routes = [
@@ -66,7 +65,7 @@ async def test_another_apps_run_is_as_unknown_as_one_that_never_was(
 
     assert len(routes) == 5
     for method, path in routes:
-        body: Any = {"json": {"message": "yes"}} if path.endswith("/answer") else {}
+        body: Any = {"json": {"question": 1, "message": "yes"}} if path.endswith("/answer") else {}
         seen = await acme.call(method, path.format(run_id=theirs), **body)
         unseen = await acme.call(method, path.format(run_id="run_none"), **body)
         assert (seen.status_code, seen.json()) == (404, unseen.json()), (method, path)

@@ -229,7 +229,7 @@ async def test_a_run_is_shown_as_the_command_shows_it_and_with_its_cost(gateway:
     shown = (await acme.get(f"/v1/runs/{run_id}")).json()
 
     told = as_json(await document_of(gateway, run_id))
-    assert set(shown) == set(told) | {"replays"}
+    assert set(shown) == set(told) | {"replays", "questions"}
     assert shown["context"] == {"odd": [None, None], "half": "😀"}
     assert (shown["usage"]["calls"], shown["replays"], shown["input"]) == (0, [], {"a": 1})
     assert datetime.fromisoformat(shown["created_at"]) == told["created_at"]
@@ -279,7 +279,7 @@ async def test_a_filter_at_fault_is_named(acme: Client) -> None:
         assert (answer.status_code, list(answer.json()["errors"])) == (422, [field]), query
 
 
-async def test_what_is_wrong_with_a_value_says_what_to_write(acme: Client) -> None:
+async def test_what_is_wrong_with_a_value_says_what_to_write(acme: Client, boss: Client) -> None:
     number, name = "must be a whole number from 1 to 1000", "is longer than 200 characters"
     filters = {"limit=0": number, "limit=1001": number, "limit=many": number, f"workflow={'x' * 201}": name}
     for query, said in {**filters, f"cursor={'x' * 4_001}": "is longer than 4000 characters"}.items():
@@ -294,9 +294,9 @@ async def test_what_is_wrong_with_a_value_says_what_to_write(acme: Client) -> No
         assert (await acme.post("/v1/runs", body)).json()["errors"] == told, body
     assert (await acme.post("/v1/runs")).json()["errors"] == {"body": "is needed; send a JSON object"}
     answer = {"message": " ", "question": 0, "by": ""}
-    assert (await acme.post("/v1/runs/run_1/answer", answer)).json()["errors"] == {
+    assert (await boss.post("/v1/runs/run_1/answer", answer)).json()["errors"] == {
         "message": "must be text, and not empty",
-        "question": "must be a whole number such as 1, as it was read",
+        "question": "must be the number of a question that the run asks, such as 1, or its id",
         "by": "must be text of up to 200 characters, and not empty",
     }
 
@@ -378,23 +378,23 @@ async def test_a_replay_that_would_repeat_what_was_done_is_refused_with_a_list(g
     assert replayed["ui_responses"] == {"Card": {"verdict": "yes"}}
 
 
-async def test_an_answer_lets_a_run_go_on(gateway: Gateway, acme: Client) -> None:
-    run_id = await acme.start()
-    unasked = await acme.post(f"/v1/runs/{run_id}/answer", {"message": "yes"})
+async def test_an_answer_lets_a_run_go_on_that_an_older_version_left(gateway: Gateway, boss: Client) -> None:
+    run_id = await boss.start()
+    path, yes = f"/v1/runs/{run_id}/answer", {"question": 1, "message": "yes", "by": "Ada"}
+    unasked = await boss.post(path, yes)
     assert unasked.status_code == 409
     await change(gateway, run_id, state="needs_human", question={"kind": "message", "number": 1})
 
-    empty = await acme.post(f"/v1/runs/{run_id}/answer", {"message": " "})
-    nothing = await acme.post(f"/v1/runs/{run_id}/answer", {})
-    first = await acme.post(f"/v1/runs/{run_id}/answer", {"message": "yes", "by": "Ada"})
-    again = await acme.post(f"/v1/runs/{run_id}/answer", {"message": "yes", "by": "Ada"})
+    empty = await boss.post(path, {"question": 1, "message": " "})
+    nothing = await boss.post(path, {"question": 1})
+    first, again = [await boss.post(path, yes) for _ in range(2)]
 
     assert (empty.status_code, list(empty.json()["errors"])) == (422, ["message"])
     assert (nothing.status_code, list(nothing.json()["errors"])) == (422, ["body"])
-    assert (first.status_code, first.json()) == (200, {"run_id": run_id, "answer": 1, "repeated": False})
-    assert again.json() == {"run_id": run_id, "answer": 1, "repeated": True}
-    run = (await acme.get(f"/v1/runs/{run_id}")).json()
-    assert (run["state"], run["answers"][0]["by"]) == ("queued", "Ada")
+    assert (first.status_code, first.json()) == (200, {"run_id": run_id, "answer": 1, "repeated": False, "waiting": []})
+    assert again.json() == {"run_id": run_id, "answer": 1, "repeated": True, "waiting": []}
+    run = (await boss.get(f"/v1/runs/{run_id}")).json()
+    assert (run["state"], run["answers"][0]["by"], run["answers"][0]["name"]) == ("queued", "boss (api)", "Ada")
 
 
 async def test_api_calls_are_counted(fresh_gateway: Gateway) -> None:

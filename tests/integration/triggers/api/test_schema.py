@@ -37,7 +37,8 @@ QUESTION = {"kind": "message", "number": 1}
 async def with_runs(gateway: Gateway) -> None:
     """One that is queued, one that asks something, and one that has ended: operations need something to do."""
     client = Client(gateway, await ApiKeys(gateway.ground.database).create("shop", "acme"))
-    for changes in ({}, {"state": "needs_human", "question": QUESTION}, {"state": "failed"}):
+    asked = {"state": "needs_human", "question": QUESTION, "questions": [QUESTION]}
+    for changes in ({}, asked, {"state": "failed"}):
         run_id = await client.start(input={"n": 1})
         if changes:
             await gateway.ground.store.runs.update_one({"_id": run_id}, {"$set": changes})
@@ -46,7 +47,7 @@ async def with_runs(gateway: Gateway) -> None:
 async def schemathesis(gateway: Gateway, folder: Path, *arguments: str) -> str:
     """In a process of its own: it brings warnings, threads and Hypothesis profiles with it."""
     keys, rate = ApiKeys(gateway.ground.database), parse_rate("100000/s")
-    key = await keys.create("schemathesis", "acme", rate=rate)
+    key = await keys.create("schemathesis", "acme", rate=rate, may=("approve",))
     operator = await keys.create("schemathesis of all apps", None, rate=rate)
     host, port = gateway.address[:2]
     bounds = ("--max-examples", str(EXAMPLES), "--suppress-health-check", "all")

@@ -11,7 +11,7 @@ from starlette.types import Message
 
 from tests.unit.triggers.unhurried import unhurried
 from triggers.gateway import body
-from triggers.gateway.body import is_json, parse_json, read_body
+from triggers.gateway.body import is_json, parse_json, read_body, refuse_declared_too_large
 from triggers.gateway.problems import ProblemError
 
 
@@ -73,3 +73,20 @@ async def test_a_client_that_leaves_is_no_error_of_ours() -> None:
     with pytest.raises(ProblemError) as refused:
         await read_body(request_of(chunk(b"a", more=True), {"type": "http.disconnect"}), 3)
     assert refused.value.status == 400
+
+
+@pytest.mark.parametrize(
+    ("declared", "is_refused"),
+    [("3", False), ("4", True), ("9" * 5_000, True), ("0003", False), ("", False), ("-4", False), ("four", False)],
+)
+def test_what_is_declared_too_large_is_refused_without_a_look_at_the_body(declared: str, is_refused: bool) -> None:
+    request = Request({"type": "http", "headers": [(b"content-length", declared.encode())]})  # nothing to read from
+    with pytest.raises(ProblemError) if is_refused else contextlib.nullcontext() as refused:
+        refuse_declared_too_large(request, 3)
+    assert refused is None or (refused.value.status, refused.value.headers) == (413, {"connection": "close"})
+
+
+async def test_a_chunk_too_much_is_refused_at_once() -> None:
+    with pytest.raises(ProblemError) as refused:
+        await read_body(request_of(chunk(b"ab", more=True), chunk(b"cd", more=True)), 3)
+    assert refused.value.status == 413

@@ -1,10 +1,12 @@
-"""Taking the port, before anything else is opened."""
+"""Taking the port, before anything else is opened, and as many descriptors as there are."""
 
+import resource
 import socket
 
 import pytest
 
 from triggers.gateway.serve import listening
+from triggers.gateway.server import raise_descriptor_limit
 from workers.setting_values import Address
 from workers.settings import SettingsError
 
@@ -40,3 +42,13 @@ def test_a_connection_sends_what_it_has_at_once() -> None:
         listener.accept()[0] as connection,
     ):
         assert connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+
+
+def test_a_gateway_may_have_as_many_descriptors_as_the_system_allows() -> None:
+    before = soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(512, soft), hard))
+    try:
+        assert raise_descriptor_limit() == hard
+        assert resource.getrlimit(resource.RLIMIT_NOFILE) == (hard, hard)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)

@@ -14,6 +14,7 @@ from starlette.routing import Route
 from tests.trigger_packages import package_with
 from tests.unit.triggers.unhurried import unhurried
 from tests.webhook_senders import BY_NAME, ENVIRON, SENDERS, TRIGGERS, WORKFLOW, Sender
+from triggers import computation
 from triggers.acceptance import Acceptance
 from triggers.gateway.metrics import GatewayMetrics
 from triggers.gateway.problems import HANDLERS
@@ -216,3 +217,16 @@ def test_the_first_thing_that_is_wrong_is_the_one_that_is_told() -> None:
     assert status(limited, b"{") == 400
     assert endpoint.post(limited, **github_call(b'{"n": 0}')) == (200, {"skipped": True})
     assert status(limited, b"{}", delivery="d-9") == 429
+
+
+def test_expressions_that_leave_the_event_loop_give_the_same_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    events, picky = f"/hooks/acme/{WORKFLOW}/events", f"/hooks/acme/{WORKFLOW}/picky"
+    bodies: list[Any] = [{"n": 1}, [], 7]
+    calls = [(path, github_call(json.dumps(body).encode())) for path in (events, picky) for body in bodies]
+    expected = [Endpoint().post(path, **call) for path, call in calls]
+
+    monkeypatch.setattr(computation, "LOOP_STEPS", -1)
+    assert [Endpoint().post(path, **call) for path, call in calls] == expected
+
+    monkeypatch.setattr(computation, "WAIT_TIMEOUT_S", 0.0)
+    assert Endpoint().post(events, **github_call(b"{}"))[0] == 503

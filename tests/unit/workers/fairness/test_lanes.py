@@ -116,3 +116,62 @@ async def test_a_lane_that_nobody_can_claim_is_given_up() -> None:
     stuck = [{"b": "stuck"}, {"a": "stuck"}] * MOST_LOOKS
 
     assert await lanes_on(_Store(*stuck)).next("mine") is None
+
+
+class _Places:
+    def __init__(self, free: int) -> None:
+        self.free = free
+
+    def has_room(self) -> bool:
+        return self.free > 0
+
+    def reserve(self) -> bool:
+        self.free -= self.has_room()
+        return True
+
+    def release(self) -> None:
+        self.free += 1
+
+
+class _Nobody(_EverybodyIn):
+    async def admitted(self, _: Claim) -> bool:
+        return False
+
+
+@pytest.mark.parametrize(("free", "found"), [(1, "mine"), (0, None)])
+async def test_a_suspect_is_seen_only_while_there_is_a_place_for_it(free: int, found: str | None) -> None:
+    store, places = _Store({"alone!a": "mine"}), _Places(free)
+    store.ready = {"alone!a": "mine"}
+    lanes = Lanes(cast("Any", store), cast("Any", store), cast("Any", _EverybodyIn()), lambda: False, alone=places)
+
+    claim = await lanes.next("ticket")
+
+    assert (claim and claim.run_id) == found
+    assert places.free == 0
+
+
+@pytest.mark.parametrize("admission", [_Nobody(), None], ids=["held", "taken by another worker"])
+async def test_a_place_that_was_reserved_in_vain_is_free_again(admission: _EverybodyIn | None) -> None:
+    store, places = _Store({}), _Places(1)
+    store.ready = {"alone!a": "mine"}
+    store.thefts = [{}] if admission is None else [{"alone!a": "mine"}, {}]
+    claims_alone = _alone(store)
+    lanes = Lanes(
+        cast("Any", store),
+        cast("Any", claims_alone),
+        cast("Any", admission or _EverybodyIn()),
+        lambda: True,
+        alone=places,
+    )
+
+    assert await lanes.next("ticket") is None
+
+    assert places.free == 1
+
+
+def _alone(store: _Store) -> Any:
+    async def claim_first(lane: str, **_: Any) -> Claim | None:
+        claim = await store.claim_first(lane)
+        return None if claim is None else Claim(claim.run_id, "me", 1, {**claim.document, "lease": {"alone": True}})
+
+    return SimpleNamespace(claim_first=claim_first)

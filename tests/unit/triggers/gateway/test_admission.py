@@ -1,0 +1,157 @@
+"""Admission: the longest queue loses its oldest, and a body that arrives gives its place to one that has arrived."""
+
+from collections.abc import Sequence
+
+import pytest
+
+from triggers.gateway import admission as limits
+from triggers.gateway.admission import PLACES, Admission, Place, QueueName, Route, connections_within, route_of
+from triggers.gateway.metrics import CloseReason, GatewayMetrics
+
+
+class Caller:
+    """A connection without a network."""
+
+    def __init__(self, admission: Admission, waits_for: QueueName | None = None, size_bytes: int = 100) -> None:
+        self.closed: list[CloseReason] = []
+        self._admission = admission
+        admission.connections += 1
+        if waits_for is not None:
+            admission.queues[waits_for].add(self, size_bytes)
+
+    def close_early(self, reason: CloseReason) -> None:
+        self.closed.append(reason)
+        self._admission.connections -= 1
+
+
+def admission(*, connections: int = 1_000, hooks: int = 2) -> Admission:
+    return Admission(GatewayMetrics(), max_connections=connections, places={**PLACES, "hooks": hooks})
+
+
+def callers(admission: Admission, waiting: Sequence[QueueName | None]) -> list[Caller]:
+    return [Caller(admission, each) for each in waiting]
+
+
+@pytest.mark.parametrize(
+    ("waiting", "closed"),
+    [
+        (["head", "hooks", "hooks", "idle"], 1),
+        (["hooks", "head", "v1", "head", "head"], 1),
+        (["idle", "head", "idle"], 0),
+        ([None, None, "console"], 2),
+    ],
+)
+def test_the_longest_queue_loses_its_oldest(waiting: list[QueueName | None], closed: int) -> None:
+    full = admission(connections=len(waiting))
+    waiters = callers(full, waiting)
+
+    assert full.make_room(accepted=0)
+
+    assert [number for number, each in enumerate(waiters) if each.closed] == [closed]
+    assert waiters[closed].closed == ["crowded"]
+
+
+def test_a_request_that_is_served_is_never_closed_and_nothing_more_is_accepted() -> None:
+    full = admission(connections=3)
+    served = callers(full, [None] * 3)
+
+    assert not full.make_room(accepted=0)
+    assert not any(each.closed for each in served)
+    full.connections -= 1
+    assert full.make_room(accepted=0)
+    assert not full.make_room(accepted=1)  # that one is accepted, and not set up yet
+
+
+def test_room_is_made_before_the_last_descriptor_is_taken() -> None:
+    spacious = admission(connections=80)
+    waiters = callers(spacious, ["head"] * 70)
+
+    assert spacious.make_room(accepted=0)
+    assert [bool(each.closed) for each in waiters] == [True] + [False] * 69
+
+
+def test_what_waits_holds_a_bounded_number_of_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "MAX_WAITING_BYTES", 1_000)
+    crowd = admission()
+    small = [Caller(crowd, "v1", 10) for _ in range(20)]
+    large = [Caller(crowd, "hooks", 300) for _ in range(2)]
+
+    crowd.bound_bytes()
+    assert not large[0].closed
+    crowd.queues["hooks"].grow(large[1], 300)
+    crowd.bound_bytes()
+
+    assert large[0].closed == ["crowded"]
+    assert not large[1].closed
+    assert not any(each.closed for each in small)
+
+
+def take(crowd: Admission, route: Route, arriving_bytes: int | None = None) -> tuple[Caller, Place | None]:
+    caller = Caller(crowd)
+    return caller, crowd.shares[route].take(caller, arriving_bytes)
+
+
+def test_one_kind_of_route_fills_no_other() -> None:
+    crowd = admission(hooks=2)
+    places = [take(crowd, "hooks")[1] for _ in range(3)]
+
+    assert [place is not None for place in places] == [True, True, False]
+    assert all(take(crowd, route)[1] is not None for route in PLACES if route != "hooks")
+    assert places[0] is not None
+    places[0].leave()
+    assert take(crowd, "hooks")[1] is not None
+
+
+def test_a_body_that_has_arrived_takes_the_place_of_the_oldest_that_still_arrives() -> None:
+    crowd = admission(hooks=2)
+    slow, slow_place = take(crowd, "hooks", 5_000)
+    slower, slower_place = take(crowd, "hooks", 5_000)
+    assert slow_place is not None
+    assert slower_place is not None
+    slower_place.complete()
+
+    assert take(crowd, "hooks")[1] is not None
+
+    assert (slow.closed, slower.closed) == (["crowded"], [])
+    assert take(crowd, "hooks")[1] is None  # both hold whole requests
+    slow_place.leave()  # its app hears of it later: the place is counted once
+    assert take(crowd, "hooks")[1] is None
+    slower_place.leave()
+    assert take(crowd, "hooks")[1] is not None
+
+
+def test_bodies_that_arrive_hold_a_bounded_number_of_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "ARRIVING_BYTES_PER_PLACE", 1_000)
+    crowd = admission(hooks=3)
+    first, first_place = take(crowd, "hooks", 1_000)
+    second, second_place = take(crowd, "hooks", 1_000)
+    assert first_place is not None
+    assert second_place is not None
+
+    second_place.grow(1_500)
+
+    assert (first.closed, second.closed) == (["crowded"], [])
+    second_place.grow(9_000)  # alone it may be as large as the body limit lets it be
+    assert second.closed == []
+
+
+@pytest.mark.parametrize(
+    ("path", "route"),
+    [
+        ("/hooks/acme/Sales/paid", "hooks"),
+        ("/forms/acme/Sales/lead", "forms"),
+        ("/v1/runs", "v1"),
+        ("/console", "console"),
+        ("/console/runs", "console"),
+        ("/openapi.json", "other"),
+        ("/hooksy", "other"),
+        ("", "other"),
+    ],
+)
+def test_a_path_belongs_to_the_share_of_its_route(path: str, route: Route) -> None:
+    assert route_of(path) == route
+
+
+@pytest.mark.parametrize(("descriptors", "expected"), [(1_048_576, 4_000), (1_024, 768), (256, 128), (2, 1)])
+def test_connections_leave_descriptors_for_everything_else(descriptors: int, expected: int) -> None:
+    assert connections_within(descriptors) == expected

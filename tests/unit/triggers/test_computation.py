@@ -1,0 +1,105 @@
+"""Computation: expressions cost the event loop at most 20 ms, whatever they are and however large the event is."""
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from triggers import computation
+from triggers.computation import Computation
+from triggers.payload import PayloadError, evaluate, holds, resolve
+from workflows.context.bounded_expression import Effort, TooMuchWorkError
+
+MAX_LOOP_S = 0.02
+LARGE = {  # 0.95 MB as JSON
+    "items": [{"x": number, "price": 2, "s": "ab"} for number in range(14_000)],
+    "numbers": list(range(70_000)),
+    "text": "x" * 50_000,
+}
+EXPRESSIONS = (
+    "sum(items[?x >= `10000`].price)",
+    "items[?s == 'ab' && x > `3`].price | [0]",
+    "items[*].{a: x, b: price} | [0]",
+    "items[].x | sort(@) | [0]",
+    "numbers[][][] | length(@)",
+    "numbers[::-1] | [0]",
+    "length(items[?contains(to_string(@), 'x')])",
+    "sort_by(items, &x)[0]",
+    "max_by(items, &to_string(@)).x",
+    "to_string(@) | length(@)",
+    "contains(numbers, `-1`)",
+    "items == numbers",
+    "items[*].not_null(x, price) | [0]",
+    "join('', [text, text, text]) | length(@)",
+)
+
+
+@pytest.mark.parametrize("expression", EXPRESSIONS)
+async def test_an_expression_over_a_large_event_leaves_the_loop_to_others(expression: str) -> None:
+    """Measured as CPU of the loop's own thread, which other processes do not change."""
+    expected = evaluate(expression, LARGE)
+    began = time.thread_time()
+
+    value = await Computation(LARGE).run(lambda effort: evaluate(expression, LARGE, effort))
+
+    assert time.thread_time() - began < MAX_LOOP_S
+    assert value == expected
+
+
+async def test_all_expressions_of_an_event_share_what_they_may_cost_the_loop() -> None:
+    event = {"items": [{"x": number} for number in range(1_000)]}
+    threads: list[str] = []
+
+    def work(effort: Effort) -> Any:
+        threads.append(threading.current_thread().name)
+        return resolve("=sum(items[*].x)", event, effort)
+
+    together = Computation(event)
+    assert [await together.run(work) for _ in range(10)] == [499_500] * 10
+
+    in_threads = [name.startswith("expressions") for name in threads]
+    assert not in_threads[0]
+    assert in_threads == sorted(in_threads)  # once they have left the loop, they stay beside it
+    assert in_threads[-1]
+
+
+async def test_a_short_expression_never_leaves_the_loop() -> None:
+    assert await Computation(LARGE).run(lambda effort: (holds("text", LARGE, effort), threading.current_thread())) == (
+        True,
+        threading.main_thread(),
+    )
+
+
+async def test_what_takes_too_long_in_the_thread_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(computation, "THREAD_TIMEOUT_CPU_S", 0.0)
+    with pytest.raises(PayloadError, match="too much work"):
+        await Computation(LARGE).run(lambda effort: evaluate("sum(items[*].price)", LARGE, effort))
+
+
+async def test_a_thread_that_has_no_time_is_told_within_the_time_to_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(computation, "WAIT_TIMEOUT_S", 0.05)
+    release = threading.Event()
+
+    def work(effort: Effort) -> bool:
+        effort.spend(computation.LOOP_STEPS + 1)  # too much for the loop
+        return release.wait(20)
+
+    busy = asyncio.create_task(Computation(LARGE).run(work))
+    try:
+        for each in (busy, Computation(LARGE).run(work)):
+            with pytest.raises(TimeoutError):
+                await each
+    finally:
+        release.set()
+
+
+@pytest.mark.parametrize(
+    "spend", [lambda effort: effort.spend(3_000_000), lambda effort: effort.weigh(LARGE)], ids=["steps", "value"]
+)
+def test_what_may_be_spent_has_an_end(spend: Callable[[Effort], None]) -> None:
+    effort = Effort({"a": 1})
+    with pytest.raises(TooMuchWorkError):
+        spend(effort)

@@ -1,0 +1,89 @@
+"""One run in a process of its own: what a suspect of killing its workers is served by.
+
+The worker that claimed the run has started this process and renews the lease until it has begun. From then on this is
+the owner like any other, with a heartbeat and a watchdog of its own; it goes on when that worker dies.
+"""
+
+import logging
+import signal
+from collections.abc import Callable, Mapping
+from typing import Any, NoReturn
+
+from pymongo.errors import PyMongoError
+
+from workers.celery import configure
+from workers.logs import configure_logging
+from workers.process.leaving import CUT_OFF, HANDED_BACK, Leaving, end_process
+from workers.process.worker import WorkerProcess
+from workers.run_loop import own
+from workers.settings import Settings, SettingsError
+from workflows.models_file import ModelsFileError
+
+log = logging.getLogger(__name__)
+
+
+class AloneRun:
+    def __init__(self, settings: Settings, report_begun: Callable[[], None]) -> None:
+        self._settings = settings
+        self._report_begun = report_begun
+        self._worker: WorkerProcess | None = None
+        self._draining = False
+        self._working = True
+        self._leaving = Leaving(lambda: int(self._working))
+
+    def obey_signals(self) -> None:
+        """Those that its worker passes on. A terminal's do not come here."""
+        signal.signal(signal.SIGTERM, lambda *_: self._drain(at_once=False))
+        signal.signal(signal.SIGQUIT, lambda *_: self._drain(at_once=True))
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        self._leaving.start(grace_s=self._settings.grace_s)
+
+    def _drain(self, *, at_once: bool) -> None:
+        """In a signal handler: takes no lock and writes no log."""
+        self._draining = True
+        self._leaving.begin_alone(HANDED_BACK)
+        worker = self._worker
+        if worker is not None:
+            worker.drain_at_once() if at_once else worker.drain()
+
+    def serve(self, run_id: str, token: int) -> None:
+        worker = WorkerProcess(self._settings, places_alone=0)
+        try:
+            worker.start()
+            self._worker = worker
+            if self._draining:
+                worker.drain()
+            worker.submit(self._work(worker, run_id, token)).result()
+        finally:
+            self._leaving.begin_alone(HANDED_BACK)  # whatever hangs while it stops
+            worker.stop()
+
+    async def _work(self, worker: WorkerProcess, run_id: str, token: int) -> None:
+        claim = await worker.ownership.claim_of(run_id, token)
+        if claim is None or self._draining:
+            return
+        self._report_begun()
+        await own(claim, worker)
+        released = await worker.admission.release_after(claim)
+        if released is not None:
+            worker.wakeups.send(released)
+
+
+def serve_run(settings: Settings, request: Mapping[str, Any], report_begun: Callable[[], None]) -> NoReturn:
+    """Ends this process. Before it has reported that it began, nothing of a package has run in it."""
+    configure_logging(role="worker", log_format=settings.log_format, log_level=settings.log_level)
+    code = HANDED_BACK
+    try:
+        configure(settings)
+        alone = AloneRun(settings, report_begun)
+        alone.obey_signals()
+        alone.serve(request["run_id"], request["token"])
+    except (ModelsFileError, SettingsError, PyMongoError, OSError) as error:
+        log.error("worker_cannot_start", extra={"run_id": request["run_id"], "error": str(error)[:300]})
+        code = CUT_OFF
+    except BaseException:  # the outermost step of this process, which must not go on as its server
+        log.exception("run_alone_failed", extra={"run_id": request["run_id"]})
+        code = CUT_OFF
+    end_process(code)
+    raise AssertionError("unreachable: the process has ended")

@@ -1,0 +1,247 @@
+"""Runs alone: each suspect of killing its workers is worked on in a process of its own, beside this worker.
+
+1. `lanes` claims a suspect only where a place is reserved here, under an owner's name of its own.
+2. A server process (`workers.alone_server`), started for the first suspect, forks the one that serves it. Until
+   that has begun, the lease is renewed from here.
+3. The process ends with its run. If it ends without having given the run up, that loss is the run's own, and known at
+   once: nobody waits for the lease, and nobody was beside it.
+4. What ends before any code of the package ran is no fault of the run's: it is handed back.
+5. A worker that stops passes that on. When it dies, its processes finish their runs, or a steady stream of others'
+   poison in the worker would keep them from ever getting on.
+"""
+
+import asyncio
+import json
+import logging
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from pymongo.errors import PyMongoError
+
+from workers.process.worker_metrics import WorkerMetrics
+from workers.settings import Settings, as_environment
+from workers.store.losses import WorkerLosses
+from workers.store.ownership import BEATS_PER_LEASE, Ownership
+from workers.store.run import Claim, LeaseLostError, labels
+from workers.store.run_store import RunStore
+from workflows.chat.working_directory import WORKING_DIRECTORY
+
+log = logging.getLogger(__name__)
+
+PLACES_ALONE = 4
+BEGIN_WITHIN_S = 60.0
+TRY_AGAIN_AFTER = timedelta(seconds=5)
+_PROGRAM = Path(__file__).resolve().parents[2] / "unattended.py"
+# Our packages are bound by location, as the command does it: a user may have folders of the same names on the path.
+_BOOT = (
+    "import runpy, sys; program, sys.path[:] = sys.argv[1], sys.argv[2:]; "
+    "runpy.run_path(program)['bind_packages'](); "
+    "from workers.alone_server import main; main()"
+)
+
+
+@dataclass(slots=True)
+class _Served:
+    ended: "asyncio.Future[int | None]"  # its exit code; None where the server died and nobody knows
+    begun: asyncio.Event = field(default_factory=asyncio.Event)
+    pid: int | None = None
+
+
+class AloneProcesses:
+    """Everything but `drain` is called in the worker's loop."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        store: RunStore,
+        ownership: Ownership,
+        metrics: WorkerMetrics,
+        *,
+        places: int = PLACES_ALONE,
+    ) -> None:
+        self._settings = settings
+        self._ownership = ownership
+        self._losses = WorkerLosses(store)
+        self._metrics = metrics
+        self._places = places
+        self._server: subprocess.Popen[bytes] | None = None
+        self._served: dict[str, _Served] = {}  # by owner
+        self._drain_signal: signal.Signals | None = None
+
+    def has_room(self) -> bool:
+        return self._places > 0 and self._drain_signal is None
+
+    def reserve(self) -> bool:
+        if not self.has_room():
+            return False
+        self._places -= 1
+        return True
+
+    def release(self) -> None:
+        self._places += 1
+
+    async def serve(self, claim: Claim) -> None:
+        """Until the run is given up, by its process or for it; then its place is free."""
+        self._metrics.alone(+1)
+        try:
+            log.info("run_alone", extra={**labels(claim.document), "owner": claim.owner})
+            served = await self._start(claim)
+            if served is not None:
+                await self._until_begun(claim, served)
+                code = await served.ended
+                await self._settle(claim, served, code)
+            else:
+                await self._hand_back(claim, "no process could be started for it")
+        finally:
+            self._served.pop(claim.owner, None)
+            self._metrics.alone(-1)
+            self.release()
+
+    async def _start(self, claim: Claim) -> _Served | None:
+        loop = asyncio.get_running_loop()
+        served = self._served[claim.owner] = _Served(loop.create_future())
+        request = {"run_id": claim.run_id, "token": claim.token, "owner": claim.owner}
+        try:
+            if self._server is None:
+                self._server = start_server(self._settings)
+                self._read_in_thread(self._server, loop)
+            os.write(stdin_of(self._server), json.dumps(request).encode() + b"\n")
+        except OSError as error:
+            log.warning("run_alone_not_started", extra={**labels(claim.document), "error": str(error)[:300]})
+            return None
+        return served
+
+    def _read_in_thread(self, server: "subprocess.Popen[bytes]", loop: asyncio.AbstractEventLoop) -> None:
+        def read() -> None:
+            for line in server.stdout or ():
+                _call(loop, self._take, json.loads(line))
+            _call(loop, self._server_ended, server)
+
+        threading.Thread(target=read, name="runs alone", daemon=True).start()
+
+    def _take(self, report: Mapping[str, Any]) -> None:
+        served = self._served.get(report["owner"])
+        if served is None:
+            return
+        if "pid" in report:
+            served.pid = report["pid"]
+            if self._drain_signal is not None:
+                _send(served.pid, self._drain_signal)
+        elif "begun" in report:
+            served.begun.set()
+        elif not served.ended.done():
+            served.ended.set_result(report["ended"])
+
+    def _server_ended(self, server: "subprocess.Popen[bytes]") -> None:
+        """Killed, or told to by `close`: what its processes did is not known, their leases tell."""
+        server.wait()
+        if self._server is server:
+            self._server = None
+            for served in self._served.values():
+                if not served.ended.done():
+                    served.ended.set_result(None)
+
+    async def _until_begun(self, claim: Claim, served: _Served) -> None:
+        loop = asyncio.get_running_loop()
+        begun = asyncio.ensure_future(served.begun.wait())
+        give_up_at = loop.time() + BEGIN_WITHIN_S
+        try:
+            while not begun.done() and not served.ended.done():
+                if loop.time() > give_up_at and served.pid is not None:
+                    _send(served.pid, signal.SIGKILL)
+                every_s = self._settings.lease_s / BEATS_PER_LEASE
+                await asyncio.wait((begun, served.ended), timeout=every_s, return_when=asyncio.FIRST_COMPLETED)
+                if not begun.done() and not served.ended.done():
+                    with suppress(PyMongoError, LeaseLostError):  # its process will hear of that
+                        await self._ownership.renew(claim)
+        finally:
+            begun.cancel()
+
+    async def _settle(self, claim: Claim, served: _Served, code: int | None) -> None:
+        if not served.begun.is_set():
+            await self._hand_back(claim, "the process for it could not start")
+        elif code is not None:
+            await self._charge(claim, code)
+
+    async def _charge(self, claim: Claim, code: int) -> None:
+        """Where the process has given the run up, this finds nothing to do."""
+        why = f"its process ended with {how_it_ended(code)}"
+        try:
+            run = await self._ownership.claim_of(claim.run_id, claim.token)
+            if run is None:
+                self._metrics.ended_alone(lost=False)
+                return
+            lost = await self._losses.charge(dict(run.document), also={}, why=why, seen_alone=True)
+            self._metrics.ended_alone(lost=lost is not None)
+        except PyMongoError as error:  # left to its lease
+            log.warning("loss_not_charged", extra={**labels(claim.document), "error": type(error).__name__})
+
+    async def _hand_back(self, claim: Claim, reason: str) -> None:
+        with suppress(PyMongoError, LeaseLostError):  # who cannot be told finds it by its lease
+            await self._ownership.requeue(claim, delay=TRY_AGAIN_AFTER, counts_as_attempt=False, reason=reason)
+
+    def drain(self, *, at_once: bool = False) -> None:
+        """In a signal handler, maybe: takes no lock and writes no log."""
+        self._drain_signal = signal.SIGQUIT if at_once else signal.SIGTERM
+        for served in list(self._served.values()):
+            if served.pid is not None and not served.ended.done():
+                _send(served.pid, self._drain_signal)
+
+    def drop(self) -> None:
+        """In a forked copy of this process: the server ends when nobody holds its stdin any more. Not by closing the
+        files, whose locks the reading thread may hold."""
+        for pipe in () if self._server is None else (self._server.stdin, self._server.stdout):
+            if pipe is not None:
+                os.close(pipe.fileno())
+
+    def close(self) -> None:
+        self.drain()
+        server = self._server
+        if server is not None and server.stdin is not None:
+            with suppress(OSError):
+                server.stdin.close()
+
+
+def start_server(settings: Settings) -> "subprocess.Popen[bytes]":
+    """In a session of its own: a supervisor that ends what its worker left behind leaves these their runs."""
+    return subprocess.Popen(
+        [sys.executable, "-P", "-c", _BOOT, str(_PROGRAM), *sys.path],
+        env=as_environment(settings),
+        cwd=WORKING_DIRECTORY.home,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        start_new_session=True,
+    )
+
+
+def stdin_of(server: "subprocess.Popen[bytes]") -> int:
+    if server.stdin is None:
+        raise BrokenPipeError("the server of runs alone has no stdin")
+    return server.stdin.fileno()
+
+
+def how_it_ended(code: int) -> str:
+    if code >= 0:
+        return f"exit code {code}"
+    with suppress(ValueError):
+        return signal.Signals(-code).name
+    return f"signal {-code}"
+
+
+def _send(pid: int, sign: signal.Signals) -> None:
+    with suppress(ProcessLookupError):
+        os.kill(pid, sign)
+
+
+def _call(loop: asyncio.AbstractEventLoop, function: Callable[[Any], None], argument: Any) -> None:
+    with suppress(RuntimeError):  # the loop is closed
+        loop.call_soon_threadsafe(function, argument)
