@@ -394,9 +394,4 @@ async def test_a_model_that_fails_after_an_approved_call_does_not_make_it_again(
     outcome, kept = await chat.run(kept, failed={"A": 1})
 
     assert (outcome.kind, sorted(done(chat))) == (OutcomeKind.COMPLETED, [10, 20])
-    assert [(each.agent, each.error is None) for each in kept.calls] == [
-        ("A", True),
-        ("A", False),
-        ("A", True),
-        ("B", True),
-    ]
+    assert [each.error is None for each in kept.calls] == [True, False, True, True]
