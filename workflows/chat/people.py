@@ -205,6 +205,9 @@ def read_choices(choices: Any) -> tuple[str, ...]:
         raise UIToolError("choices: give a list of texts, such as ['yes', 'no']")
     if len(set(choices)) != len(choices) or not 0 < len(choices) <= MAX_CHOICES or not all(map(str.strip, choices)):
         raise UIToolError(f"choices: give 1 to {MAX_CHOICES} different texts, none of them empty")
+    if any(choice != cut(choice, MAX_NAME) or choice.splitlines() != [choice] for choice in choices):
+        # A cut text, or one whose line ends a form rewrites, would come back as none of the choices.
+        raise UIToolError(f"choices: each is one line of at most {MAX_NAME} characters")
     return tuple(choices)
 
 
