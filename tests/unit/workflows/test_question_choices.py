@@ -1,10 +1,12 @@
 """Choices of a question: texts that come back from a form and from a terminal as they were offered."""
 
+import asyncio
 from typing import Any
 
 import pytest
 
-from workflows.chat.people import UIToolError, read_choices
+from workflows.chat.people import Call, UIToolError, calling, read_choices
+from workflows.tools import use_ui_tool
 
 
 @pytest.mark.parametrize(
@@ -32,3 +34,9 @@ def test_a_choice_is_offered_as_it_is_given(choices: Any) -> None:
 def test_a_choice_that_would_come_back_as_another_text_is_refused(choices: Any, said: str) -> None:
     with pytest.raises(UIToolError, match=said):
         read_choices(choices)
+
+
+@pytest.mark.parametrize("tool_id", ["", " \n"])
+async def test_a_question_that_no_answer_could_name_is_not_asked(tool_id: str) -> None:
+    with pytest.raises(UIToolError, match="tool_id"):
+        await asyncio.create_task(use_ui_tool(tool_id, {}), context=calling(Call("pay")))
