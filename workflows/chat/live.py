@@ -198,7 +198,14 @@ class LiveTurn:
             return step
         out = {*chat.suppressed, *chat.fixed}
         changes = plain_values(((name, value) for name, value in step.changes.items() if name not in out), show)
-        return replace(step, changes=changes)
+        # As in the context itself, a name that holds a hidden value goes with what it names.
+        return replace(
+            step,
+            changes={name: value for name, value in changes.items() if show(name) is name},
+            removed=tuple(name for name in step.removed if show(name) is name),
+            written=tuple(name for name in step.written if show(name) is name),
+            answers=show(step.answers),
+        )
 
     async def keep_journal(self) -> None:
         """A turn that has rested before keeps each further step before the next one begins."""

@@ -17,7 +17,6 @@ from ag2.tools.schemas import ToolSchema
 from ag2.tools.tool import Tool as AG2Tool
 from typing_extensions import override
 
-from workflows.chat.errors import ChatError
 from workflows.chat.incidents import with_place
 from workflows.chat.invoking import RaisedError
 from workflows.chat.journal import CallStep
@@ -71,7 +70,9 @@ class PackageTool(AG2Tool):
             call = self._tool.new_call(position, event.serialized_arguments)
             try:
                 step = await self._made(event, live, call)
-            except ChatError as stop:  # the next model call ends the chat; calls beside this one come to their end
+            # AG2 would tell the model that a call failed which was made and only could not be recorded. The next model
+            # call ends the chat instead; calls beside this one come to their end.
+            except Exception as stop:  # noqa: BLE001 -- whatever the store raises is raised again there
                 live.stop = live.stop or stop
                 return ToolResult(str(stop), metadata={FAILED: True})
         else:

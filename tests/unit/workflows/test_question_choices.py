@@ -23,7 +23,7 @@ def test_a_choice_is_offered_as_it_is_given(choices: Any) -> None:
         (["yes", 7], "list of texts"),
         ([], "1 to 20"),
         (["yes", "yes"], "different"),
-        ([" "], "empty"),
+        ([" "], "one line"),
         (["x" * 201], "200 characters"),
         (["x" * 300 + "a", "x" * 300 + "b"], "200 characters"),
         (["yes\nto all"], "one line"),
