@@ -77,8 +77,9 @@ class PackageTool(AG2Tool):
                 return ToolResult(str(stop), metadata={FAILED: True})
         else:
             note_recorded(live, self._tool, event.arguments, step)
-            if step.incidents and self._tool.on_error == "fail":  # it was recorded before its worker was lost
-                end_run(live, self._tool, step.incidents[0].words)
+            failure = next((each for each in step.incidents if each.is_failure), None)
+            if failure is not None and self._tool.on_error == "fail":  # it was recorded before its worker was lost
+                end_run(live, self._tool, failure.words)
         # Said beside the text: what a tool returns may read like a failure, and be none.
         failed = {FAILED: True} if step.failed else {}
         return ToolResult(step.text, metadata=failed if self._tool.has_effects else {**failed, NO_EFFECTS: True})

@@ -209,12 +209,15 @@ def read_choices(choices: Any) -> tuple[str, ...]:
     if isinstance(choices, str) or not isinstance(choices, Sequence) or not all(isinstance(c, str) for c in choices):
         raise UIToolError("choices: give a list of texts, such as ['yes', 'no']")
     if len(set(choices)) != len(choices) or not 0 < len(choices) <= MAX_CHOICES or not all(map(_is_choice, choices)):
-        raise UIToolError(f"choices: give 1 to {MAX_CHOICES} different texts of 1 to {MAX_NAME} characters")
+        raise UIToolError(
+            f"choices: give 1 to {MAX_CHOICES} different texts, each one line of 1 to {MAX_NAME} characters"
+        )
     return tuple(choices)
 
 
 def _is_choice(text: str) -> bool:
-    return bool(text.strip()) and len(text) <= MAX_NAME
+    """A form rewrites line ends and the store lone surrogates, so those would come back as none of the choices."""
+    return bool(text.strip()) and text == cut(text, MAX_NAME) and text.splitlines() == [text]
 
 
 _call: ContextVar[Call] = ContextVar("unattended_call")
