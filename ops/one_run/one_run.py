@@ -147,7 +147,10 @@ class OneRun:
                     "no person is here; on a worker the run goes on when `unattended runs answer` says something"
                 )
                 continue
-            keys = ", ".join(f'"{key}": …' for key in question.keys)
+            choices = " or ".join(json.dumps(each, ensure_ascii=False) for each in question.choices)
+            keys = ", ".join(
+                f'"{key}": {choices if choices and not nth else "…"}' for nth, key in enumerate(question.keys)
+            )
             self._note(f"question {number}: {_asked_words(question)}")
             self._note(f'ui_responses would answer it: {{"{question.tool}": {{{keys or "…"}}}}}')
 

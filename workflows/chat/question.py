@@ -108,3 +108,9 @@ def awaited_keys(package: Package, *names: str) -> tuple[str, ...]:
 def keys_with_choice(awaited: Sequence[str]) -> tuple[str, ...]:
     """The key that the choice answers comes first."""
     return tuple(awaited) if len(awaited) == 1 else (CHOICE_KEY, *(key for key in awaited if key != CHOICE_KEY))
+
+
+def is_choice(question: Question, answer: Mapping[str, Any], show: Callable[[Any], Any]) -> bool:
+    """True where the answer has one of the `choices` under its key, or the question has none."""
+    chosen = answer.get(question.keys[0]) if question.choices else None
+    return not question.choices or (isinstance(chosen, str) and cut(show(chosen), MAX_NAME) in question.choices)

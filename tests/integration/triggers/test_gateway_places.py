@@ -154,15 +154,18 @@ async def test_a_body_that_arrives_gives_its_place_to_one_that_has_arrived(new_l
 
 async def test_the_oldest_that_waits_makes_room_and_what_is_served_lives_on(new_loop: NewLoop) -> None:
     with serving_app(new_loop, max_connections=16) as server:
-        async with server.connection() as (held, holder), callers(server, 40, post("/hooks/read", 9)) as strangers:
+        async with AsyncExitStack() as stack:
+            held, holder = await stack.enter_async_context(server.connection())
             holder.write(HELD + post("/hooks/read", 9))  # what waits behind it changes nothing for it
             assert await asyncio.to_thread(server.app.asked.wait, 20)
+            strangers = await stack.enter_async_context(callers(server, 40, post("/hooks/read", 9)))
             for _ in range(3):
                 async with server.connection() as (reader, writer):
                     writer.write(post("/hooks/read", 2) + b"ab")
                     assert await answers(reader) == [b"200 2"]
             oldest, _ = strangers[0]
-            assert (await everything(oldest)).startswith(b"HTTP/1.1 503 ")
+            said = await everything(oldest)
+            assert not said or said.startswith(b"HTTP/1.1 503 ")  # nothing if its head was not read yet
             assert server.metric("connections_closed_total", reason="crowded") >= 25
             server.app.answer.set()
             assert await answers(held) == [b"200 0"]

@@ -91,6 +91,19 @@ async def test_a_tool_for_people_is_answered_by_ui_responses(tmp_path: Path) -> 
     )
 
 
+async def test_a_note_names_the_choices_of_a_question(tmp_path: Path) -> None:
+    asks = ASKS.replace('chat_id="1"', 'title="Pay it?", choices=["yes", "no"]')
+    folder = with_tool(tmp_path, asks)
+    script = {"answers": {"A": [{"tool_calls": [{"name": "act"}]}, {"text": "x"}]}}
+
+    report = await run_package_async(folder, script=script)
+
+    assert report.notes[-2:] == (
+        "question 1: Pay it? [act({})]",
+        'ui_responses would answer it: {"approve": {"choice": "yes" or "no"}}',
+    )
+
+
 async def test_a_model_that_is_too_slow_is_a_timeout(tmp_path: Path) -> None:
     folder = package(tmp_path, orchestrator=orchestrator(limits={"wall_clock_s": 0.05}), handoffs=PAIR)
 

@@ -163,6 +163,19 @@ async def test_a_standing_answer_is_used_only_where_it_holds_and_each_use_is_kep
     assert [each["by"] for each in kept.standing] == ["trigger"] * len(paid)
 
 
+@pytest.mark.parametrize("answer", [{"choice": True}, {"choice": "maybe"}, {"choice": ["yes"]}, {"verdict": "yes"}, {}])
+async def test_a_standing_answer_that_is_none_of_the_choices_answers_nothing(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, answer: dict[str, Any]
+) -> None:
+    """As an answer of a person, which is refused then. YAML reads a `yes` without quotes as true."""
+    chat = desk(tmp_path, [{"tool_calls": [call("pay", amount=12)]}, {"text": "ok"}])
+    chat.ui_responses = {"Approve": {"stamp": "standing", **answer}}
+    outcome, kept = await chat.run()
+
+    assert (outcome.kind, kept.standing, len(chat.questions())) == (OutcomeKind.NEEDS_HUMAN, [], 1)
+    assert "standing_answer_not_a_choice" in caplog.messages
+
+
 class Away(Kept):
     async def record_answer(self, answer: Mapping[str, Any]) -> None:
         raise ConnectionError(f"the store is away, and keeps no {answer['by']}")

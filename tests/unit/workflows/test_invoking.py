@@ -303,7 +303,7 @@ async def test_asking_a_person_who_is_not_there_cannot_be_swallowed(function: Ca
 
 
 async def test_one_for_people_waits_when_it_returns_without_having_asked() -> None:
-    with pytest.raises(NeedsHuman, match="show waits for a person: nobody"):
+    with pytest.raises(NeedsHuman, match="show waits for a person: its trigger"):
         await invoke(plain, 1, keywords={}, threads=POOL, call=Call("show", for_people=True))
     with pytest.raises(RaisedError, match="ValueError: broken"):
         await invoke(broken, keywords={}, threads=POOL, call=Call("show", for_people=True))
