@@ -63,10 +63,10 @@ async def test_what_comes_in_the_quiet_time_goes_into_the_run_that_waits(store: 
 
 async def test_standing_answers_are_those_of_the_newest_event(store: RunStore) -> None:
     """Its trigger may have been edited meanwhile: what was approved for one event answers for no other."""
-    small, none = {"pay": {"when": "arguments.amount < `5`"}, "ship": {"verdict": "yes"}}, {"ui_responses": None}
-    for event, given in enumerate(({"ui_responses": small}, {"ui_responses": {}}, none, {"ui_responses": small})):
-        await sent(store, str(event), **given)
-        assert (await only_run(store)).get("ui_responses") == given["ui_responses"]
+    small = {"pay": {"verdict": "yes"}, "ship": [{"when": "arguments.amount < `5`", "answer": {"verdict": "yes"}}]}
+    for event, answers in enumerate((small, {}, None, small)):
+        await sent(store, str(event), ui_responses=answers)
+        assert (await only_run(store)).get("ui_responses") == answers
 
 
 async def test_it_never_waits_longer_than_at_most_after_the_first(store: RunStore) -> None:
