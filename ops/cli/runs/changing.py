@@ -65,7 +65,7 @@ def _is_among(result: Changed | dict[str, Any], run_ids: Sequence[str]) -> bool:
 
 
 def _asked(refused: dict[str, Any]) -> bool:
-    """Whether somebody wants it all the same. Outside of an event loop, as below."""
+    """Asks on the terminal whether to go on all the same. Runs outside of an event loop, as below."""
     if not sys.stdin.isatty():
         return False
     for line in (*refused["done"], refused["about_keys"]):

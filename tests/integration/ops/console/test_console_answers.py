@@ -1,4 +1,4 @@
-"""Approvals in the console: what is asked, with which arguments, who may answer, and what a form can say."""
+"""Approvals in the console: what is asked, with which arguments, which keys may answer, and what a form can say."""
 
 import re
 from typing import Any
