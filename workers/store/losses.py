@@ -77,7 +77,7 @@ class WorkerLosses:
     ) -> list[Document]:
         taken = {
             **LET_GO,
-            **history_of(OutcomeKind.WORKER_LOST.value, f"{why}; {losses} workers lost{told_alone(alone)}"),
+            **history_of(OutcomeKind.WORKER_LOST.value, f"{why}; {losses_in_words(losses, alone)}"),
             "state": target.value,
             "worker_losses": losses,
             "losses_alone": alone,
@@ -91,6 +91,10 @@ class WorkerLosses:
         reason = f"its worker was lost {losses} times{told_alone(alone)}"
         outcome = {"kind": OutcomeKind.WORKER_LOST.value, "reason": reason, "error": None}
         return [{"$set": {**taken, **usage, **NOT_READY, **TURN_OVER, "outcome": outcome, "finished_at": "$$NOW"}}]
+
+
+def losses_in_words(losses: int, alone: int) -> str:
+    return f"{losses} worker{'s' if losses != 1 else ''} lost{told_alone(alone)}"
 
 
 def told_alone(alone: int) -> str:

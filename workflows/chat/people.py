@@ -171,7 +171,7 @@ class Call:
     def _words(self, tool: str) -> str:
         asks = f"{self.function} waits for a person" if self.function else "a step of the package waits for a person"
         shown = f" ({tool[:MAX_SHOWN]})" if tool != self.function else ""
-        return f"{asks}{shown}: nobody is in the chat, and the trigger gives no ui_responses for it"
+        return f"{asks}{shown}: its trigger has no ui_responses for this call"
 
     def _question(self, chat: Conversation, live: LiveTurn | None, tool: str, shown: Shown) -> Question:
         turn = 0 if live is None else live.number

@@ -35,7 +35,8 @@ def story_lines(story: Story) -> Iterator[Line]:
     yield "", ""
     yield (
         DIM,
-        f"{cost['calls']} model calls, {cost['input_tokens']} tokens in, {cost['output_tokens']} out, "
+        f"{cost['calls']} model call{'s' if cost['calls'] != 1 else ''}, "
+        f"{cost['input_tokens']} tokens in, {cost['output_tokens']} out, "
         f"USD {usd(cost['cost_usd'])}",
     )
     yield from ((WARN, printable(line)) for line in repeat_lines(story))
