@@ -202,3 +202,9 @@ def test_the_example_package_loads_as_the_page_says(tmp_path: Path) -> None:
     assert (len(loaded.agents), len(loaded.tools), len(loaded.triggers)) == (2, 1, 6)
     assert set(models.models) == {"default", "local", "canned"}
     assert read_script(package / "answers.yaml").entry("Clerk", answered=1, failed=1)["text"] == "REFUND"
+
+
+def test_no_page_holds_both_sides_of_a_merge() -> None:
+    marked = {page.name for page in PAGES if re.search(r"^(?:<{7}|>{7}) ", read(page), re.MULTILINE)}
+
+    assert marked == set()
