@@ -130,7 +130,7 @@ class Share:
 
     def count_arriving(self, size_bytes: int) -> None:
         self._arriving_bytes += size_bytes
-        if self._arriving_bytes > self._max_arriving_bytes and len(self._arriving) > 1:
+        while self._arriving_bytes > self._max_arriving_bytes and len(self._arriving) > 1:
             self._close_oldest()
 
     def complete(self, place: Place, arriving_bytes: int) -> None:
@@ -184,7 +184,7 @@ class Admission:
         return self.connections + accepted < self._max_connections
 
     def bound_bytes(self) -> None:
-        if sum(queue.size_bytes for queue in self.queues.values()) > MAX_WAITING_BYTES:
+        while sum(queue.size_bytes for queue in self.queues.values()) > MAX_WAITING_BYTES:
             self._close_oldest_of(max(self.queues.values(), key=lambda queue: queue.size_bytes))
 
     def _close_oldest_of(self, queue: Queue) -> None:
