@@ -156,8 +156,8 @@ class AloneProcesses:
         give_up_at = loop.time() + BEGIN_WITHIN_S
         try:
             while not begun.done() and not served.ended.done():
-                if loop.time() > give_up_at and served.pid is not None:
-                    _send(served.pid, signal.SIGKILL)
+                if loop.time() > give_up_at:
+                    self._end_start(served)
                 every_s = self._settings.lease_s / BEATS_PER_LEASE
                 await asyncio.wait((begun, served.ended), timeout=every_s, return_when=asyncio.FIRST_COMPLETED)
                 if not begun.done() and not served.ended.done():
@@ -165,6 +165,13 @@ class AloneProcesses:
                         await self._ownership.renew(claim)
         finally:
             begun.cancel()
+
+    def _end_start(self, served: _Served) -> None:
+        """Without a process for it, the server itself hangs. The next suspect gets a new one."""
+        if served.pid is not None:
+            _send(served.pid, signal.SIGKILL)
+        elif self._server is not None:
+            self._server.kill()
 
     async def _settle(self, claim: Claim, served: _Served, code: int | None) -> None:
         if not served.begun.is_set():
