@@ -1,7 +1,7 @@
 """Admission: how many connections and requests the gateway keeps, and which of them go first when it is full.
 
 A connection that waits (for a head, for a body, or for the next request) is in a queue. When room is needed, the
-longest queue loses its oldest: callers who send nothing displace each other, and never a request that has arrived.
+longest queue loses its oldest: callers that send nothing displace each other, and never a request that has arrived.
 A request whose body has arrived takes a place of its route, so that one kind of route cannot fill another.
 """
 

@@ -43,7 +43,7 @@ _TOO_LARGE = (
     b"content-length: %d\r\n\r\n%b" % (len(_PROBLEM), _PROBLEM)
 )
 _NO_ROOM = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 5\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
-# As it stands, since callers are many whose time is over: an answer of the app takes five times as long.
+# Bytes as they are sent: in a flood, many callers run out of time, and an answer of the app takes five times as long.
 _TIMEOUT_PROBLEM = (
     b'{"type":"about:blank","title":"Request Timeout","status":408,"detail":"the body did not arrive in time"}'
 )
@@ -196,7 +196,7 @@ class BoundedProtocol(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def close_early(self, reason: CloseReason) -> None:
-        """Makes room. A caller whose request began is told to come back; one that sent no head is just closed."""
+        """Makes room. A caller that sent a head is answered 503 with Retry-After; one without is just closed."""
         self._admission.metrics.count_closed(reason)
         if not self._owes_nothing() and not self.cycle.response_started:
             self.transport.write(_NO_ROOM)
@@ -245,7 +245,7 @@ class BoundedProtocol(HttpToolsProtocol):
             if self.timeout_keep_alive_task is not None:
                 self._wait_in("idle")
             elif self._timer is None:
-                # The server's own timer ended with these bytes: a piece of a head, or of a body that nobody wants.
+                # The server's own timer ended with these bytes: a piece of a head, or of a body that is not read.
                 self._await_head()
         elif self.cycle.more_body and not self.pipeline:  # started, and its body still arrives
             self._wait_in(route_of(self.cycle.scope["path"]))
@@ -363,7 +363,7 @@ class BoundedProtocol(HttpToolsProtocol):
 
 
 def is_always_answered(path: str) -> bool:
-    """Health has no share: whoever watches a gateway must see that it is busy, not that it is away."""
+    """Health has no share: a monitor must see that a gateway is busy, not that it is away."""
     return path in ("/healthz", "/readyz", "/metrics")
 
 
