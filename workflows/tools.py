@@ -20,6 +20,8 @@ async def use_ui_tool(
     """
     del more
     call = current_call()
+    if not str(tool_id).strip():
+        raise UIToolError("tool_id: give a name, such as 'Approve'; an answer names what it is for")
     title = None if title is None else str(title)
     answer = call.ask(str(tool_id), payload, title=title, choices=read_choices(choices))
     unrecorded = await call.record_standing()

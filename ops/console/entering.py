@@ -2,6 +2,7 @@
 
 import re
 from datetime import timedelta
+from urllib.parse import urlsplit
 
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
@@ -60,7 +61,7 @@ async def leave(desk: Desk, _request: Request, visitor: Visitor, _form: Form) ->
     return answer
 
 
-async def allow_actions(desk: Desk, _request: Request, visitor: Visitor, form: Form) -> Response:
+async def allow_actions(desk: Desk, request: Request, visitor: Visitor, form: Form) -> Response:
     visitor.check_writes()
     if form.get("allow") == "yes":
         await desk.sessions.allow_actions(visitor.session)
@@ -69,7 +70,13 @@ async def allow_actions(desk: Desk, _request: Request, visitor: Visitor, form: F
     else:
         await desk.sessions.end_actions(visitor.session)
         await desk.sessions.tell(visitor.session, "This session is read-only again.")
-    return RedirectResponse(place_of_ours(form.get("next", "")), SEE_OTHER)
+    return RedirectResponse(place_of_ours(form.get("next", "") or page_before(request)), SEE_OTHER)
+
+
+def page_before(request: Request) -> str:
+    """The page whose header has the button, as the browser names it; its host was checked with the form."""
+    before = urlsplit(request.headers.get("referer", ""))
+    return f"{before.path}?{before.query}" if before.query else before.path
 
 
 def place_of_ours(text: str) -> str:

@@ -22,7 +22,7 @@ from triggers.api.paging import Paging
 from triggers.api.run_reading import newest_runs
 from triggers.control.listing import Wanted, made_query
 from workers.store.matching import Matching
-from workers.store.run import NOT_SUCCEEDED, HoldKind, RunState
+from workers.store.run import HoldKind, RunState
 from workers.store.run_store import RunStore
 from workers.together import together
 
@@ -32,6 +32,11 @@ NEWEST = 8
 MOST_PAUSED = 8
 MAX_WAITING = 8
 MAX_QUESTION = 300  # characters
+TROUBLED = (
+    RunState.FAILED,
+    RunState.CANCELLED,
+    RunState.PARKED,
+)  # runs that wait for a person have a list of their own
 MOST_LOOKED_AT = 500  # of triggers made at run time: no index knows which are inactive
 
 
@@ -70,7 +75,7 @@ async def overview(desk: Desk, _request: Request, visitor: Visitor) -> Response:
         chart_of(desk.ground.database, WantedUsage(app_id=app_id, since=now - LATELY), None, now=now),
         budget_rows(desk.ground.database, visitor.caller),
         _runs(store, Matching(app_id=app_id)),
-        _runs(store, Matching(app_id=app_id, states=NOT_SUCCEEDED, since=now - LATELY)),
+        _troubled(store, app_id, now - LATELY),
         _longest_waiting(store, app_id, now),
         rows_of(desk, visitor, Wanted(app_id, state="paused"), limit=MOST_PAUSED),
         rows_of(desk, visitor, Wanted(app_id, state="inactive"), limit=MOST_PAUSED, looks=MOST_LOOKED_AT),
@@ -114,7 +119,15 @@ def _shown(tile: Tile, count: int) -> Mapping[str, Any]:
 async def _longest_waiting(store: RunStore, app_id: str | None, now: datetime) -> list[dict[str, Any]]:
     """Runs that wait for a person, the one that has waited longest first. Each began when its turn ended."""
     query = {**Matching(app_id=app_id, states=(RunState.NEEDS_HUMAN,)).query(), "finished_at": {"$type": "date"}}
-    shown = ("app_id", "workflow", "finished_at", "question.agent", "question.text", "question.title")
+    shown = (
+        "app_id",
+        "workflow",
+        "finished_at",
+        "question.agent",
+        "question.text",
+        "question.title",
+        "questions.number",
+    )
     found = store.runs.find(query, dict.fromkeys(shown, 1)).sort("finished_at", ASCENDING).limit(MAX_WAITING)
     return [_waiting_row(run, now) async for run in found]
 
@@ -128,6 +141,7 @@ def _waiting_row(run: Mapping[str, Any], now: datetime) -> dict[str, Any]:
         "workflow": run["workflow"],
         "agent": question.get("agent") or "",
         "question": str(question.get("title") or question.get("text") or "")[:MAX_QUESTION],
+        "further": max(len(run.get("questions") or ()) - 1, 0),  # a run of an older version asks one at most
         "since": run["finished_at"],
         "waited": lasting(run["finished_at"], now),
     }
@@ -136,3 +150,10 @@ def _waiting_row(run: Mapping[str, Any], now: datetime) -> dict[str, Any]:
 async def _runs(store: RunStore, matching: Matching) -> list[dict[str, Any]]:
     paging = Paging(NEWEST - 1, None, "", ())
     return [row_of(run) async for run in newest_runs(store, matching, paging)]
+
+
+async def _troubled(store: RunStore, app_id: str | None, since: datetime) -> list[dict[str, Any]]:
+    """One query per state: MongoDB takes the index of runs at rest for one state or for all four, not for three."""
+    queries = [_runs(store, Matching(app_id=app_id, states=(state,), since=since)) for state in TROUBLED]
+    found = [row for rows in await together(queries) for row in rows]
+    return sorted(found, key=lambda row: (row["created_at"], row["run_id"]), reverse=True)[:NEWEST]

@@ -7,7 +7,7 @@ from typing import Any
 from ops.console.desk import Form
 from triggers.gateway.body import parse_json
 from triggers.gateway.problems import ProblemError
-from workers.control.waiting import is_meant, question_key, question_name, waiting_questions
+from workers.control.questions import is_meant, question_key, question_name, waiting_questions
 
 KEY = "key."  # in the names of fields: of what a tool gets
 WHOLE = "responses"

@@ -13,6 +13,7 @@ from ops.console.desk import Desk, Form
 from ops.console.questions import given_answer, shown_questions
 from ops.console.run_orders import Order, possible_orders
 from ops.console.visitor import Visitor
+from triggers.control.known import check_replay_approved
 from triggers.gateway.problems import ProblemError
 from workers.control.answer import answer
 from workers.control.cancelling import cancel, discard
@@ -59,6 +60,7 @@ async def _change(desk: Desk, visitor: Visitor, run_id: str, name: str, form: Fo
         case "discard":
             return await discard(store, run_id, by=by, app_id=app_id)
         case "replay":
+            await check_replay_approved(desk.ground, store, run_id, app_id=app_id, may_approve=visitor.may_approve)
             # Only by a page that has listed what happens again.
             options = ReplayOptions(repeat_done="repeat_done" in form, new_keys="new_keys" in form)
             return await replay(store, wake, run_id, by=by, app_id=app_id, options=options)

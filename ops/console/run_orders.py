@@ -27,7 +27,8 @@ _REPLAY = Order(
     "replay",
     "Replay",
     "What this run was asked to do is asked once more, from its first turn, as a new run with the same input. Its "
-    "model calls cost again. Asked for twice, it starts one run.",
+    "model calls cost again, and people are asked again for what they have answered. Asked for twice, it starts one "
+    "run.",
 )
 _CANCEL = Order("cancel", "Cancel", _ENDS, is_end=True)
 _CANCEL_RUNNING = Order(

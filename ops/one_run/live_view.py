@@ -52,7 +52,8 @@ class LiveView:
         outcome, asks = report.outcome, report.state is RunState.NEEDS_HUMAN
         style = GOOD if report.succeeded else "yellow" if asks else BAD
         self._print("")
-        self._print(f"{report.state.value}, {outcome.kind.value}: {printable(outcome.reason[:MAX_TEXT])}", style=style)
+        kind = "" if outcome.kind.value == report.state.value else f", {outcome.kind.value}"  # needs_human, cancelled
+        self._print(f"{report.state.value}{kind}: {printable(outcome.reason[:MAX_TEXT])}", style=style)
         error = outcome.error
         if error is not None and error.agent and not asks:
             self._print(f"  {error.type} of {printable(error.agent)} in turn {error.turn}", style=style)
@@ -104,5 +105,9 @@ def totals(report: RunReport) -> str:
     cost = f", USD {usd(sum(priced))}" if priced else ""
     failed = sum(not each.ok for each in calls)
     not_ok = f" ({failed} failed)" if failed else ""
-    spent = f"{len(calls)} model calls{not_ok}, {tokens_in} tokens in, {tokens_out} out{cost}"
-    return f"{len(report.turns)} turns, {spent}, {report.duration_s:.2f} s"
+    spent = f"{_counted(len(calls), 'model call')}{not_ok}, {tokens_in} tokens in, {tokens_out} out{cost}"
+    return f"{_counted(len(report.turns), 'turn')}, {spent}, {report.duration_s:.2f} s"
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}{'s' if number != 1 else ''}"

@@ -4,6 +4,7 @@ build → load context → take turns, once for each attempt → close
 """
 
 import asyncio
+import json
 import random
 import time
 from collections.abc import Awaitable
@@ -25,6 +26,7 @@ from workflows.chat.checkpoint import Checkpoint
 from workflows.chat.clock import OUT_OF_TIME
 from workflows.chat.conversation import close, converse
 from workflows.chat.live import Conversation
+from workflows.chat.question import Question
 from workflows.chat.transcript import Turn
 from workflows.context.derived import snapshot
 from workflows.context.documents import WriteRefusedError
@@ -36,6 +38,16 @@ CLOSING_S = 60.0
 
 def _never() -> bool:
     return False
+
+
+def _asked_words(question: Question) -> str:
+    """On one line: what is asked, and the call that asks it."""
+    asked = " ".join((question.title or question.text).split())
+    if question.function is None:
+        return asked
+    arguments = question.arguments
+    shown = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False, default=str)
+    return f"{asked} [{question.function}({shown})]"
 
 
 class OneRun:
@@ -129,13 +141,14 @@ class OneRun:
             self._note(f"no database is written here; a worker would write {names}")
 
     def _note_questions(self, chat: Conversation) -> None:
-        for question in questions_of(chat, self._outcome):
+        for number, question in enumerate(questions_of(chat, self._outcome), 1):
             if question.kind == "message":
                 self._note(
                     "no person is here; on a worker the run goes on when `unattended runs answer` says something"
                 )
                 continue
             keys = ", ".join(f'"{key}": …' for key in question.keys)
+            self._note(f"question {number}: {_asked_words(question)}")
             self._note(f'ui_responses would answer it: {{"{question.tool}": {{{keys or "…"}}}}}')
 
     async def _close(self, chat: Conversation, outcome: Outcome) -> Outcome:

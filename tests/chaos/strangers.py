@@ -1,4 +1,4 @@
-"""Strangers, as a process of their own: callers without a signature who want nothing but to be in the way.
+"""Strangers, as a process of their own: callers without a signature that only take up room.
 
 `python -m tests.chaos.strangers HOST PORT COUNT` keeps COUNT of them connected to every route until its input ends.
 One whose connection is closed comes again.

@@ -26,7 +26,7 @@ from workers.settings import Settings, as_environment
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(length(short=120, long=240))]
 
 ACCEPTANCE: tuple[Landmark, ...] = ("accepting", "inserted", "published")
-OF_QUESTIONS = ("open turn kept",)  # these runs ask nobody: see tests/integration/workers/test_answers.py
+OF_QUESTIONS = ("open turn kept",)  # these runs ask no person: see tests/integration/workers/test_answers.py
 WORKER: tuple[Landmark, ...] = tuple(each for each in get_args(Landmark) if each not in (*ACCEPTANCE, *OF_QUESTIONS))
 NTH = length(short=[3], long=[1, 3, 10])
 LANDMARKS: tuple[Landmark, ...] = length(

@@ -1,4 +1,4 @@
-"""Poison: runs that take their worker down each time are parked, and nobody who was beside them is."""
+"""Poison: runs that take their worker down each time are parked, and no run beside them is."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""Thousands of callers who send nothing or half of a request, on every route: deliveries of others are accepted."""
+"""Thousands of callers that send nothing or half of a request, on every route: deliveries of others are accepted."""
 
 import asyncio
 import sys

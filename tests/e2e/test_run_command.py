@@ -207,7 +207,7 @@ def test_what_fails_in_a_tool_is_said_once_with_its_place(tmp_path: Path) -> Non
     done = run(str(package), "--script", script(tmp_path, answers={"A": [ACT, {"text": "x"}]}), cwd=tmp_path)
 
     assert done.returncode == 0
-    assert f"ValueError: boom ({package.resolve()}/tools/act.py:2, in act)" in done.stdout
+    assert "! tool act: ValueError: boom (tools/act.py:2, in act)" in done.stdout
     assert "Traceback" not in done.stdout
     assert done.stderr == ""
 

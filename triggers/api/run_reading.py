@@ -15,8 +15,8 @@ from triggers.api.field_types import Moment, Name
 from triggers.api.paging import Paging, Position, bad_cursor, page_answer
 from workers.control.changed import of_app
 from workers.control.errors import RunNotFoundError
+from workers.control.questions import waiting_questions
 from workers.control.replaying import replays_of
-from workers.control.waiting import waiting_questions
 from workers.store.matching import Matching
 from workers.store.run import HoldKind, RunState
 from workers.store.run_document import as_json

@@ -24,6 +24,7 @@ from triggers.api.run_models import (
     TurnPage,
 )
 from triggers.api.run_reading import RunFilter, one_run, page_of_runs, page_of_turns
+from triggers.control.known import check_replay_approved
 from triggers.role import TriggerGround
 from workers.control.answer import UnfitAnswerError, answer
 from workers.control.cancelling import cancel
@@ -143,6 +144,7 @@ def _add_changing(router: APIRouter, ground: TriggerGround) -> None:
         nothing twice. A run whose tools or write-backs succeeded is refused unless `repeat_done` says that they may
         happen again."""
         options = ReplayOptions() if order is None else ReplayOptions(**order.model_dump())
+        await check_replay_approved(ground, store, run_id, app_id=caller.scope, may_approve=caller.may_approve)
         done = await replay(store, wake, run_id, by=caller.name, app_id=caller.scope, options=options)
         return json_answer(done.as_json(), 200, {"location": f"/v1/runs/{done.new_run_id}"})
 

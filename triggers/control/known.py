@@ -12,8 +12,10 @@ from triggers.register.precedence import serves
 from triggers.register.record import Pause, Record
 from triggers.register.store import TriggerStore
 from triggers.register.trigger import Origin, Trigger, declared_triggers, trigger_id
+from workers.control.changed import of_app
 from workers.control.errors import RefusedError
 from workers.settings import Settings
+from workers.store.run_store import RunStore
 from workflows.package.catalog import Catalog
 from workflows.package.models import Package
 
@@ -91,6 +93,26 @@ def check_answers_approved(known: Known, *, may_approve: bool) -> None:
         raise NotForThisKeyError(
             f"the ui_responses of {known.id} answer for people, and no key that may approve has made them; "
             f"edit the trigger with such a key: {HOW_TO_APPROVE}"
+        )
+
+
+async def check_replay_approved(
+    ground: Ground, runs: RunStore, run_id: str, *, app_id: str | None, may_approve: bool
+) -> None:
+    """Refuses to replay a run that brought standing answers along which its trigger does not give any more, or which
+    were never approved: the replay would be given them again."""
+    if may_approve:
+        return
+    fields = dict.fromkeys(("app_id", "workflow", "trigger.name", "ui_responses"), 1)
+    run = await runs.runs.find_one(of_app(run_id, app_id), fields)
+    if run is None or not run.get("ui_responses"):
+        return
+    record = await ground.triggers.find(trigger_id(run["workflow"], run["trigger"]["name"], app_id=run["app_id"]))
+    given = None if record is None or record.spec is None else record.spec.ui_responses
+    if record is None or given != run["ui_responses"] or record.document.get("answers_approved_by") is None:
+        raise NotForThisKeyError(
+            f"{run_id} has ui_responses that answer for people, and they are not those that were approved for its "
+            f"trigger; replay it with a key that may approve: {HOW_TO_APPROVE}"
         )
 
 

@@ -68,7 +68,11 @@ class GatewayMetrics:
             ["trigger"],
             registry=self.registry,
         )
+        self._of_result = cache(self._requests.labels)  # each look at labels takes a lock and builds a key
+        self._of_endpoint = cache(self._seconds.labels)
+        self._add_connections()
 
+    def _add_connections(self) -> None:
         self._connections = Gauge(
             "unattended_gateway_connections",
             "Open connections by what they wait for, or served",
@@ -92,9 +96,6 @@ class GatewayMetrics:
             "Times that the gateway accepted no connection, since all that it may have were in use",
             registry=self.registry,
         )
-
-        self._of_result = cache(self._requests.labels)  # each look at labels takes a lock and builds a key
-        self._of_endpoint = cache(self._seconds.labels)
 
     def answered(self, endpoint: Endpoint, result: Result, *, seconds: float) -> None:
         self._of_result(endpoint, result).inc()

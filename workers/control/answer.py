@@ -12,7 +12,7 @@ from typing import Any
 
 from workers.control.changed import names, of_app
 from workers.control.errors import RefusedError, RunNotFoundError
-from workers.control.waiting import is_meant, waiting_questions
+from workers.control.questions import is_meant, waiting_questions
 from workers.store.run import RunState
 from workers.store.run_document import READY, Document, literal
 from workers.store.run_store import RunStore

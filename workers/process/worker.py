@@ -140,6 +140,15 @@ class WorkerProcess:
             on_fenced=self.metrics.fenced,
         )
         self.lanes = Lanes(self.store, self.ownership, self.admission, self.stopping, alone=self.alone)
+        self._open_context_sources(database)
+        await self.store.ensure_indexes()
+        await self.ledger.ensure_indexes()
+        await self.budgets.open()
+        self.store_pulse = StorePulse(lambda: database.command("ping"))
+        pulse = self._loop.create_task(self.store_pulse.beat(), name="store pulse")
+        self._opened.callback(lambda: self._loop.call_soon_threadsafe(pulse.cancel))
+
+    def _open_context_sources(self, database: AsyncDatabase[dict[str, Any]]) -> None:
         documents = Documents(
             database.client,
             own_database=self.settings.database,
@@ -157,12 +166,6 @@ class WorkerProcess:
             read_external=external.read,
             check_writable=documents.check_writable,
         )
-        await self.store.ensure_indexes()
-        await self.ledger.ensure_indexes()
-        await self.budgets.open()
-        self.store_pulse = StorePulse(lambda: database.command("ping"))
-        pulse = self._loop.create_task(self.store_pulse.beat(), name="store pulse")
-        self._opened.callback(lambda: self._loop.call_soon_threadsafe(pulse.cancel))
 
     def _open_accounting(self, database: AsyncDatabase[dict[str, Any]], prices: PriceTable) -> None:
         self.prices = prices

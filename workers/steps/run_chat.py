@@ -85,8 +85,8 @@ def answers_of(document: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
 
 
 def answers_by_question(document: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]]:
-    """What tools were answered. An answer of an older version names no question: it answers none, and is asked for
-    again."""
+    """What tools were answered. An answer of an older version, or to a question of one, answers none: the run
+    asks again."""
     asked = ((answer.get("question") or {}, answer) for answer in answers_of(document))
     return {question["id"]: answer for question, answer in asked if question.get("kind") == "tool" and "id" in question}
 

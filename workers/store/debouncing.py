@@ -85,6 +85,8 @@ class Debounce:
             "input": literal(run["input"]),
             "message": literal(run["message"]),
             "trigger": literal(run["trigger"]),
+            # Standing answers were approved for the events of the trigger as it was: they go with the event.
+            "ui_responses": literal(run["ui_responses"]) if "ui_responses" in run else "$$REMOVE",
             "not_before": due,
             "wake_at": due,
             "debounce.events": {"$concatArrays": ["$debounce.events", [literal(event)]]},

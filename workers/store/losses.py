@@ -77,7 +77,7 @@ class WorkerLosses:
     ) -> list[Document]:
         taken = {
             **LET_GO,
-            **history_of(OutcomeKind.WORKER_LOST.value, f"{why}; {losses} workers lost{describe_alone(alone)}"),
+            **history_of(OutcomeKind.WORKER_LOST.value, f"{why}; {losses_in_words(losses, alone)}"),
             "state": target.value,
             "worker_losses": losses,
             "losses_alone": alone,
@@ -88,12 +88,16 @@ class WorkerLosses:
         usage = {"usage": literal((await run_totals(self._database, run["_id"])).as_json())}
         if target is RunState.CANCELLED:
             return [{"$set": {**taken, **usage}}, {"$set": ENDED_IF_CANCELLED}]
-        reason = f"its worker was lost {losses} times{describe_alone(alone)}"
+        reason = f"its worker was lost {losses} times{told_alone(alone)}"
         outcome = {"kind": OutcomeKind.WORKER_LOST.value, "reason": reason, "error": None}
         return [{"$set": {**taken, **usage, **NOT_READY, **TURN_OVER, "outcome": outcome, "finished_at": "$$NOW"}}]
 
 
-def describe_alone(alone: int) -> str:
+def losses_in_words(losses: int, alone: int) -> str:
+    return f"{losses} worker{'s' if losses != 1 else ''} lost{told_alone(alone)}"
+
+
+def told_alone(alone: int) -> str:
     return f", {alone} of them while it ran alone" if alone else ""
 
 

@@ -172,6 +172,9 @@ class Ownership:
     async def keep_open_turn(self, claim: Claim, *, number: int, turn: Mapping[str, Any]) -> None:
         """The steps of a turn that is not finished. The run counts it later, when the whole turn is in its place."""
         await self._write_turn(claim, number, turn)
+        # The turn alone does not tell a stale owner: the new one may have written nothing yet.
+        if await self._store.runs.find_one(owned(claim), {"_id": 1}) is None:
+            raise LeaseLostError(claim)
         passed("open turn kept")
 
     async def record_answer(self, claim: Claim, answer: Mapping[str, Any]) -> None:

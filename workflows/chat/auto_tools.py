@@ -78,9 +78,10 @@ async def call_auto_tools(live: LiveTurn, output: Any) -> Sequence[Mapping[str, 
         call = {"id": f"auto_{live.number}_{index}", "name": tool.name}
         arguments = arguments_for(tool, output, agent=live.agent)
         calls.append({**call, "arguments": json.dumps(arguments, ensure_ascii=False)})
-        step = live.journal.result(f"auto.{index}")
+        position = f"auto.{tool.name}"  # an edited package may have them in another order when the turn goes on
+        step = live.journal.result(position)
         if step is None:
-            step = await _call(live, tool.new_call(f"auto.{index}", copy.deepcopy(arguments)), tool, output)
+            step = await _call(live, tool.new_call(position, arguments), tool, output)
         else:
             live.apply_recorded(step)
             note_recorded(live, tool, calls[-1]["arguments"], step)

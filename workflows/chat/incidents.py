@@ -13,6 +13,7 @@ from workflows.context.storable_values import storable
 MAX_TRACEBACK = 8_000
 MAX_MESSAGE = 500
 MAX_KEPT = 50  # of a turn, or of a run outside of its turns
+DIRECTORY_CHANGED = "WorkingDirectoryChanged"
 SHARED = "_shared"  # the folder beside the packages
 MAX_CAUSES = 10  # an error's causes may go in a circle
 _LONGEST = 1_000_000
@@ -39,6 +40,11 @@ class Incident:
         place = None if self.place is None else storable(show(self.place))[:MAX_MESSAGE]
         name = storable(show(self.type))
         return replace(self, where=show(self.where), type=name, message=message, traceback=shown, place=place)
+
+    @property
+    def is_failure(self) -> bool:
+        """False for what a call did beside its work: it has not failed."""
+        return self.type != DIRECTORY_CHANGED
 
     @property
     def words(self) -> str:

@@ -63,6 +63,7 @@ async def invoke(
     if raised is None:
         call.returned(result)
         await call.record_standing()
+    call.over = True
     if call.waits is not None:
         raise call.waits
     if raised is not None:

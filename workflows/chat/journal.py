@@ -5,6 +5,7 @@ chat in their order without asking a model, recorded results without calling the
 recorded is really made. A position is `answer.ordinal` as the model wrote it, never the order of start or completion.
 """
 
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -15,7 +16,8 @@ from workflows.chat.answer_codec import read_answer, write_answer
 from workflows.chat.errors import PackageDefect
 from workflows.chat.incidents import Incident
 
-MAX_JOURNAL = 8 * 1024 * 1024  # characters
+# Bytes. The finished turn says nearly all of it once more, and both stand in one document, of at most 16 MB.
+MAX_JOURNAL = 6 * 1024 * 1024
 
 Names = tuple[str, ...]
 Show = Callable[[Any], Any]
@@ -97,10 +99,10 @@ class OpenTurn:
     def as_document(self) -> dict[str, Any]:
         """PackageDefect when it is too large to be kept."""
         steps = [_step_document(step) for step in self.steps]
-        if sum(len(step.answer if isinstance(step, AnswerStep) else step.text) for step in self.steps) > MAX_JOURNAL:
+        if len(json.dumps(steps, ensure_ascii=False, default=str).encode()) > MAX_JOURNAL:
             raise PackageDefect(
-                f"the answers and tool results of turn {self.number} are larger than {MAX_JOURNAL // 1024**2} MB;"
-                " let tools return less"
+                f"what turn {self.number} has to keep while it waits for a person is larger than"
+                f" {MAX_JOURNAL // 1024**2} MB; let its tools return less, and write less to the context"
             )
         return {"agent": self.agent, "number": self.number, "steps": steps}
 
@@ -128,7 +130,7 @@ class Journal:
 
     steps: list[AnyStep] = field(default_factory=list)
     durable: bool = False
-    asked: int = 0  # answers of this taking, recorded or new
+    answered: int = 0  # in this taking, by a model or from the record
     _calls: dict[str, CallStep] = field(default_factory=dict)
     _positions: dict[int, tuple[ToolCallEvent, str]] = field(default_factory=dict)
 
@@ -139,10 +141,8 @@ class Journal:
 
     def next_answer(self) -> AnswerStep | None:
         """The recorded answer that is due now; None when a model has to be asked."""
-        self.asked += 1
-        answers = [step for step in self.steps if not isinstance(step, CallStep)]
-        due = answers[self.asked - 1] if self.asked <= len(answers) else None
-        return due if isinstance(due, AnswerStep) else None
+        answers = [step for step in self.steps if isinstance(step, AnswerStep)]
+        return answers[self.answered] if self.answered < len(answers) else None
 
     def add(self, step: AnyStep) -> None:
         self.steps.append(step)
@@ -150,9 +150,10 @@ class Journal:
             self._calls[step.position] = step
 
     def place(self, response: ModelResponse) -> None:
-        """Gives each call of the newest answer its position. The call itself is kept: its id() must stay its own."""
+        """Counts the answer and gives each of its calls a position. The call is kept: its id() must stay its own."""
+        self.answered += 1
         for ordinal, call in enumerate(response.tool_calls.calls, start=1):
-            self._positions[id(call)] = (call, f"{self.asked}.{ordinal}")
+            self._positions[id(call)] = (call, f"{self.answered}.{ordinal}")
 
     def position_of(self, call: ToolCallEvent) -> str:
         """A call that no answer of this turn holds, such as a sub-task's, goes by its id."""
@@ -164,5 +165,5 @@ class Journal:
 
     def results_of_newest_answer(self) -> Iterator[CallStep]:
         """In the order in which the calls were finished."""
-        begins = f"{self.asked}."
+        begins = f"{self.answered}."
         return (each for position, each in self._calls.items() if position.startswith(begins))

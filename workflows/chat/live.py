@@ -102,7 +102,7 @@ class Conversation:
         return self.counters.failed_tools + speaking + self.failed_steps
 
     def note(self, incident: Incident) -> None:
-        self.failed_steps += 1
+        self.failed_steps += incident.is_failure
         if len(self.incidents) < MAX_KEPT:
             self.incidents.append(incident.kept(self.redactor.text))
 
@@ -165,7 +165,7 @@ class LiveTurn:
         return {"turn": self.number, "agent": self.agent, "calls": [asdict(call) for call in self.tool_calls]}
 
     def note(self, incident: Incident) -> None:
-        self.failed_tools += 1
+        self.failed_tools += incident.is_failure
         if len(self.incidents) < MAX_KEPT:
             self.incidents.append(incident.kept(self.chat.redactor.text))
 
@@ -181,7 +181,7 @@ class LiveTurn:
         self.apply(ContextChanges(copy.deepcopy(dict(step.changes)), step.removed, frozenset(step.written)))
         self.learn_answers(step.answers)
         self.incidents.extend(step.incidents)
-        self.failed_tools += len(step.incidents)
+        self.failed_tools += sum(each.is_failure for each in step.incidents)
 
     def learn_answers(self, answers: Iterable[tuple[tuple[str, ...], Mapping[str, Any]]]) -> None:
         self.ui_answers.extend((name, response) for names, response in answers for name in names)
@@ -198,7 +198,14 @@ class LiveTurn:
             return step
         out = {*chat.suppressed, *chat.fixed}
         changes = plain_values(((name, value) for name, value in step.changes.items() if name not in out), show)
-        return replace(step, changes=changes)
+        # As in the context itself, a name that holds a hidden value goes with what it names.
+        return replace(
+            step,
+            changes={name: value for name, value in changes.items() if show(name) is name},
+            removed=tuple(name for name in step.removed if show(name) is name),
+            written=tuple(name for name in step.written if show(name) is name),
+            answers=show(step.answers),
+        )
 
     async def keep_journal(self) -> None:
         """A turn that has rested before keeps each further step before the next one begins."""

@@ -25,8 +25,8 @@ async def rest(live: LiveTurn) -> None:
     """Keeps the turn as it stands, and notes what it asks, in the order in which the model wrote the calls."""
     chat = live.chat
     recorded = {each for step in live.journal.steps if isinstance(step, CallStep) for each in step.incidents}
-    chat.incidents.extend(each for each in live.incidents if each not in recorded)  # the others are kept with the turn
     await chat.keep_open_turn(live.open_turn())
+    chat.incidents.extend(each for each in live.incidents if each not in recorded)  # the others are kept with the turn
     chat.questions = sorted(live.questions, key=_place)
     chat.resting = True
 

@@ -17,7 +17,6 @@ from ag2.tools.schemas import ToolSchema
 from ag2.tools.tool import Tool as AG2Tool
 from typing_extensions import override
 
-from workflows.chat.errors import ChatError
 from workflows.chat.incidents import with_place
 from workflows.chat.invoking import RaisedError
 from workflows.chat.journal import CallStep
@@ -71,13 +70,16 @@ class PackageTool(AG2Tool):
             call = self._tool.new_call(position, event.serialized_arguments)
             try:
                 step = await self._made(event, live, call)
-            except ChatError as stop:  # the next model call ends the chat; calls beside this one come to their end
+            # AG2 would tell the model that a call failed which was made and only could not be recorded. The next model
+            # call ends the chat instead; calls beside this one come to their end.
+            except Exception as stop:  # noqa: BLE001 -- whatever the store raises is raised again there
                 live.stop = live.stop or stop
                 return ToolResult(str(stop), metadata={FAILED: True})
         else:
             note_recorded(live, self._tool, event.arguments, step)
-            if step.incidents and self._tool.on_error == "fail":  # it was recorded before its worker was lost
-                end_run(live, self._tool, step.incidents[0].words)
+            failure = next((each for each in step.incidents if each.is_failure), None)
+            if failure is not None and self._tool.on_error == "fail":  # it was recorded before its worker was lost
+                end_run(live, self._tool, failure.words)
         # Said beside the text: what a tool returns may read like a failure, and be none.
         failed = {FAILED: True} if step.failed else {}
         return ToolResult(step.text, metadata=failed if self._tool.has_effects else {**failed, NO_EFFECTS: True})

@@ -13,7 +13,7 @@ from contextvars import Context, ContextVar, copy_context
 from dataclasses import dataclass, field
 from typing import Any
 
-from workflows.chat.errors import NeedsHuman, UnstableQuestion
+from workflows.chat.errors import NeedsHuman, PackageDefect, UnstableQuestion
 from workflows.chat.incidents import Incident
 from workflows.chat.live import Conversation, LiveTurn, live_turn
 from workflows.chat.question import MAX_CHOICES, MAX_NAME, Question, Shown, awaited_keys, cut, keys_with_choice
@@ -38,7 +38,8 @@ class PersonNeeded(BaseException):
 class Call:
     """One call of a package's function. `position`: where it stands in its turn. `arguments`: as the model sent them.
     `for_people`: of a user interface, which makes no sense unless a person answers. `chat`: where there is no turn.
-    `waits` is why the chat must not go on, `answers` what this call was answered, `used` the ids of those questions."""
+    `over`: it has returned, or was given up; what it has begun may go on. `waits` is why the chat must not go on,
+    `answers` what this call was answered, `used` the ids of those questions."""
 
     function: str = ""
     position: str = ""
@@ -46,6 +47,7 @@ class Call:
     for_people: bool = False
     chat: Conversation | None = None
     asked: bool = False
+    over: bool = False
     waits: Exception | None = None
     answers: list[tuple[tuple[str, ...], Mapping[str, Any]]] = field(default_factory=list)
     used: set[str] = field(default_factory=set)
@@ -58,6 +60,9 @@ class Call:
         self, tool_id: str, payload: Any = None, *, title: str | None = None, choices: Sequence[str] = ()
     ) -> dict[str, Any]:
         """The answer to this question. PersonNeeded when there is none yet."""
+        if self.over:  # it is recorded, and not made again: an answer would reach nothing
+            message = f"{self.function or 'a step of the package'} is over, and what it left running asks a person"
+            raise self._stop(PackageDefect(f"{message}; await it before you return"), _turn())
         self.asked = True
         chat, live = self._chat(), _turn()
         if chat is None:
@@ -166,7 +171,7 @@ class Call:
     def _words(self, tool: str) -> str:
         asks = f"{self.function} waits for a person" if self.function else "a step of the package waits for a person"
         shown = f" ({tool[:MAX_SHOWN]})" if tool != self.function else ""
-        return f"{asks}{shown}: nobody is in the chat, and the trigger gives no ui_responses for it"
+        return f"{asks}{shown}: its trigger has no ui_responses for this call"
 
     def _question(self, chat: Conversation, live: LiveTurn | None, tool: str, shown: Shown) -> Question:
         turn = 0 if live is None else live.number
@@ -203,9 +208,16 @@ def read_choices(choices: Any) -> tuple[str, ...]:
         return ()
     if isinstance(choices, str) or not isinstance(choices, Sequence) or not all(isinstance(c, str) for c in choices):
         raise UIToolError("choices: give a list of texts, such as ['yes', 'no']")
-    if len(set(choices)) != len(choices) or not 0 < len(choices) <= MAX_CHOICES or not all(map(str.strip, choices)):
-        raise UIToolError(f"choices: give 1 to {MAX_CHOICES} different texts, none of them empty")
+    if len(set(choices)) != len(choices) or not 0 < len(choices) <= MAX_CHOICES or not all(map(_is_choice, choices)):
+        raise UIToolError(
+            f"choices: give 1 to {MAX_CHOICES} different texts, each one line of 1 to {MAX_NAME} characters"
+        )
     return tuple(choices)
+
+
+def _is_choice(text: str) -> bool:
+    """A form rewrites line ends and the store lone surrogates, so those would come back as none of the choices."""
+    return bool(text.strip()) and text == cut(text, MAX_NAME) and text.splitlines() == [text]
 
 
 _call: ContextVar[Call] = ContextVar("unattended_call")

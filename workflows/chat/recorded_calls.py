@@ -8,6 +8,7 @@ from workflows.chat.live import LiveTurn
 from workflows.chat.people import Call
 from workflows.chat.tool_functions import ToolRefused, note_failure
 from workflows.context.call_context import CallContext, ContextChanges
+from workflows.context.storable_values import as_key
 
 
 async def record_call(
@@ -32,8 +33,8 @@ async def record_call(
         text,
         failed=failure is not None,
         changes=changes.values,
-        removed=changes.removed,
-        written=tuple(sorted(changes.written)),
+        removed=tuple(map(as_key, changes.removed)),  # a package may name variables by anything, numbers too
+        written=tuple(sorted(map(as_key, changes.written))),
         answers=tuple(call.answers),
         incidents=(*call.incidents, *noted),
     )

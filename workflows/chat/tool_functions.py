@@ -12,6 +12,7 @@ Whoever calls one, for a model or for a structured reply, does it so:
 the function raised, NeedsHuman ends the run: it waits for a person.
 """
 
+import copy
 import inspect
 import logging
 from collections.abc import Callable, Mapping
@@ -64,7 +65,7 @@ class ToolFunction:
 
     async def call(self, call: Call, runtime: Mapping[str, Any], threads: ToolThreads) -> Any:
         try:
-            positional, keywords = self.parameters.bind(call.arguments, runtime)
+            positional, keywords = self.parameters.bind(copy.deepcopy(dict(call.arguments)), runtime)
         except ValidationError as error:
             raise ToolRefused(sentence(error)) from None
         except BaseException as error:  # noqa: BLE001 -- a validator of the package's own, in whose words it is told

@@ -45,16 +45,26 @@ async def take_turn(chat: Conversation, router: Router, agent: str, commit: Comm
             await keep(live, text, events, before=before, decision=decision, duration_s=duration_s, commit=commit)
             span.committed(decision.handoff)
         except BaseException as error:
-            if isinstance(error, NeedsHuman) and live.questions:
-                await rest(live)
-            else:
-                chat.incidents.extend(live.incidents)  # of a turn that nobody will find
-            if isinstance(error, ChatError):
-                outcome = error.outcome(agent=agent, turn=live.number)
+            reason = await leave_turn(live, error)
+            if isinstance(reason, ChatError):
+                outcome = reason.outcome(agent=agent, turn=live.number)
                 span.ended_chat(outcome)
                 return outcome, agent
             raise
     return decision.ended, decision.next_agent or agent
+
+
+async def leave_turn(live: LiveTurn, error: BaseException) -> BaseException:
+    """Keeps a turn that waits for a person. Returns why the chat ends: `error`, or why this turn cannot be kept."""
+    if isinstance(error, NeedsHuman) and live.questions:
+        try:
+            await rest(live)
+        except ChatError as defect:
+            error = defect
+        else:
+            return error
+    live.chat.incidents.extend(live.incidents)  # of a turn that is not kept
+    return error
 
 
 async def speak(live: LiveTurn) -> tuple[str, Events]:

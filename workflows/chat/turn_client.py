@@ -5,6 +5,7 @@ wants from tools is looked at before any of them runs.
 """
 
 import copy
+import itertools
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -12,7 +13,15 @@ from typing import Any
 
 from ag2.config import LLMClient, ModelConfig, ModelProvider
 from ag2.context import ConversationContext
-from ag2.events import BaseEvent, ModelMessage, ModelResponse, ToolNotFoundEvent, ToolResult, ToolResultsEvent
+from ag2.events import (
+    BaseEvent,
+    ModelMessage,
+    ModelResponse,
+    ToolCallEvent,
+    ToolNotFoundEvent,
+    ToolResult,
+    ToolResultsEvent,
+)
 from ag2.files.protocol import FilesClient
 from ag2.tools.final import FunctionToolSchema
 from ag2.tools.schemas import ToolSchema
@@ -126,7 +135,18 @@ def _whole(response: ModelResponse) -> ModelResponse:
         response.message = ModelMessage(storable(response.message.content))
     for call in response.tool_calls.calls:
         call.id, call.name, call.arguments = storable(call.id), storable(call.name), storable(call.arguments or "")
+    _tell_apart(response.tool_calls.calls)
     return response
+
+
+def _tell_apart(calls: Sequence[ToolCallEvent]) -> None:
+    """Some servers give all calls of a reply one id, or none. AG2 would take the first result for that of each."""
+    taken = {call.id for call in calls}
+    for ordinal, call in enumerate(calls, start=1):
+        if not call.id or any(call.id == earlier.id for earlier in calls[: ordinal - 1]):
+            numbers = (f"{call.id or 'call'}_{number}" for number in itertools.count(ordinal))
+            call.id = next(free for free in numbers if free not in taken)
+            taken.add(call.id)
 
 
 class ChatModelConfig(ModelConfig):

@@ -10,7 +10,7 @@ import threading
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from workflows.chat.incidents import Incident
+from workflows.chat.incidents import DIRECTORY_CHANGED, Incident
 
 log = logging.getLogger(__name__)
 
@@ -24,7 +24,7 @@ class Visit:
     def incident(self, *, where: str, agent: str | None = None, turn: int | None = None) -> Incident | None:
         if not self.moved:
             return None
-        return Incident(where, "WorkingDirectoryChanged", "; ".join(self.moved), "", agent, turn)
+        return Incident(where, DIRECTORY_CHANGED, "; ".join(self.moved), "", agent, turn)
 
 
 class WorkingDirectory:

@@ -5,12 +5,12 @@ mapping, is known as its own, applied when it completes, and dropped when it has
 """
 
 import copy
+import json
 from collections.abc import ItemsView, Mapping, ValuesView
 from dataclasses import dataclass
 from typing import Any
 
 from workflows.context.context_variables import ContextVariables
-from workflows.context.derived import as_text
 
 _IMMUTABLE = frozenset({type(None), bool, int, float, str, bytes})
 
@@ -25,7 +25,7 @@ class ContextChanges:
 
 
 class CallContext(ContextVariables):
-    """Copies a value that can change inside when it is first read, and compares it when the call is over."""
+    """Copies plain data that can change inside when it is first read, and compares it when the call is over."""
 
     def __init__(self, base: Mapping[str, Any]) -> None:
         super().__init__(base)
@@ -42,7 +42,7 @@ class CallContext(ContextVariables):
         if name in self._set or name not in self._base:
             return True
         text = self._texts.get(name)
-        return value is not self._base[name] if text is None else as_text(value) != text
+        return value is not self._base[name] if text is None else _text(value) != text
 
     def _isolate(self, name: str) -> None:
         if name in self._texts or name in self._set or name not in self._data:
@@ -50,8 +50,9 @@ class CallContext(ContextVariables):
         value = self._data[name]
         if type(value) in _IMMUTABLE or value is not self._base.get(name):
             return
-        self._texts[name] = as_text(value)
-        self._data[name] = _copied(value)
+        text = _text(value)
+        if text is not None:
+            self._texts[name], self._data[name] = text, copy.deepcopy(value)
 
     def _isolate_all(self) -> None:
         for name in self._data.copy():
@@ -92,9 +93,10 @@ class CallContext(ContextVariables):
         return self.to_dict().values()
 
 
-def _copied(value: Any) -> Any:
-    """Some objects of a package's own cannot be copied: those are shared, as they were made to be."""
+def _text(value: Any) -> str | None:
+    """None for what is not plain data, such as an object of the package's own: whether it has changed cannot be seen,
+    so that calls share it, as it was made to be. When the turn is over it becomes plain data too."""
     try:
-        return copy.deepcopy(value)
-    except Exception:  # noqa: BLE001 -- a package's own object may raise anything when it is copied
-        return value
+        return json.dumps(value)
+    except Exception:  # noqa: BLE001 -- cycles, depth, and a container of the package's own that may raise anything
+        return None

@@ -17,7 +17,7 @@ from ops.cli.runs.question_prompts import prompt_answer, prompt_which, show_ques
 from ops.cli.runs.waking import waking
 from ops.cli.session import with_database
 from workers.control.errors import RefusedError, RunNotFoundError
-from workers.control.waiting import is_meant, question_key, question_name, waiting_questions
+from workers.control.questions import is_meant, question_key, question_name, waiting_questions
 
 if TYPE_CHECKING:
     from workers.control.answer import Answered

@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from ops.cli.completing import apps, completed_by, trigger_names, workflows
+from ops.cli.verdicts import printable
 from workers.control.errors import RefusedError, RunNotFoundError
 from workers.store.matching import Matching
 from workers.store.run import HoldKind, RunState
@@ -107,7 +108,7 @@ def refusals_in_one_line() -> Iterator[None]:
     try:
         yield
     except (RefusedError, RunNotFoundError) as error:
-        click.echo(f"unattended: {advised(error)}", err=True)
+        click.echo(printable(f"unattended: {advised(error)}"), err=True)  # it repeats what a model or a caller sent
         raise SystemExit(SAID_NO) from None
 
 

@@ -50,7 +50,7 @@ def change_named(order: Order, run_ids: Sequence[str], given: dict[str, Any]) ->
         print_json([each.as_json() if isinstance(each, Changed) else each for each in results])
     for each in results:
         if not isinstance(each, Changed):
-            click.echo(f"unattended: {each['refused']}", err=True)
+            click.echo(printable(f"unattended: {each['refused']}"), err=True)
         elif not given["as_json"]:
             click.echo(f"{each.run_id}: {each.said}")
     return all(isinstance(each, Changed) for each in results)
@@ -65,7 +65,7 @@ def _is_among(result: Changed | dict[str, Any], run_ids: Sequence[str]) -> bool:
 
 
 def _asked(refused: dict[str, Any]) -> bool:
-    """Whether somebody wants it all the same. Outside of an event loop, as below."""
+    """Asks on the terminal whether to go on all the same. Runs outside of an event loop, as below."""
     if not sys.stdin.isatty():
         return False
     for line in (*refused["done"], refused["about_keys"]):
@@ -187,7 +187,7 @@ def _report(order: Order, tally: Tally, *, as_json: bool) -> None:
     for line in _skipped_lines(tally, "skipped"):
         click.echo(line, err=True)
     for each in tally.reasons:
-        click.echo(f"unattended: {each['reason']}", err=True)
+        click.echo(printable(f"unattended: {each['reason']}"), err=True)
     if tally.refused > len(tally.reasons):
         click.echo(f"unattended: … and {tally.refused - len(tally.reasons)} more", err=True)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from ops.cli.turn_lines import shown
 from ops.cli.verdicts import printable
-from workers.control.waiting import waiting_questions
+from workers.control.questions import waiting_questions
 
 MAX_LINES = 40
 MAX_VALUE_LINES = 400  # of arguments and payload: a person approves what is shown, so nothing usual is cut

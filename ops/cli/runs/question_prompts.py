@@ -10,7 +10,7 @@ from ops.cli.json_argument import JsonArgumentError, json_object
 from ops.cli.runs.asking import SAID_NO
 from ops.cli.runs.question_lines import lines_of_question
 from ops.cli.verdicts import printable
-from workers.control.waiting import question_key, question_name
+from workers.control.questions import question_key, question_name
 
 Question = Mapping[str, Any]
 

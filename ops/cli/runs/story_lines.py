@@ -9,7 +9,7 @@ from ops.cli.runs.question_lines import answer_lines, answering_command, questio
 from ops.cli.turn_lines import BAD, DIM, GOOD, Line, failure_lines, turn_lines
 from ops.cli.verdicts import printable
 from ops.one_run.report import turn_report
-from workers.control.waiting import waiting_questions
+from workers.control.questions import waiting_questions
 from workers.store.run import HoldKind, RunState
 
 WARN = "yellow"
@@ -35,7 +35,8 @@ def story_lines(story: Story) -> Iterator[Line]:
     yield "", ""
     yield (
         DIM,
-        f"{cost['calls']} model calls, {cost['input_tokens']} tokens in, {cost['output_tokens']} out, "
+        f"{cost['calls']} model call{'s' if cost['calls'] != 1 else ''}, "
+        f"{cost['input_tokens']} tokens in, {cost['output_tokens']} out, "
         f"USD {usd(cost['cost_usd'])}",
     )
     yield from ((WARN, printable(line)) for line in repeat_lines(story))

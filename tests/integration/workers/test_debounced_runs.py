@@ -61,6 +61,14 @@ async def test_what_comes_in_the_quiet_time_goes_into_the_run_that_waits(store: 
     assert ("lane" in run, as_json(run)["debounce"]["events"]) == (False, 2)
 
 
+async def test_standing_answers_are_those_of_the_newest_event(store: RunStore) -> None:
+    """Its trigger may have been edited meanwhile: what was approved for one event answers for no other."""
+    small = {"pay": {"verdict": "yes"}, "ship": [{"when": "arguments.amount < `5`", "answer": {"verdict": "yes"}}]}
+    for event, answers in enumerate((small, {}, None, small)):
+        await sent(store, str(event), ui_responses=answers)
+        assert (await only_run(store)).get("ui_responses") == answers
+
+
 async def test_it_never_waits_longer_than_at_most_after_the_first(store: RunStore) -> None:
     await sent(store, "1", quiet=QUIET, at_most=QUIET * 1.5)
     first = await only_run(store)

@@ -6,6 +6,7 @@ import pytest
 
 from tests.integration.stage import Document, Stage, until
 from workers.control.answer import answer
+from workers.control.replaying import ReplayOptions, replay
 
 pytestmark = pytest.mark.integration
 
@@ -90,3 +91,16 @@ async def test_only_a_yes_opens_the_gate(desk: Stage, verdict: str | None, gate:
 
     assert (run["state"], run["context"]["gate"]) == ("succeeded", gate)
     assert await desk.agents_of(run_id) == speakers
+
+
+async def test_a_replay_asks_again_and_takes_over_no_answer(desk: Stage) -> None:
+    run_id = (await desk.accept("Larges")).run_id
+    await waiting(desk, run_id)
+    await answer(desk.store, desk.wakeups, run_id, question=1, by="ann", responses={"Payment": {"verdict": "ok"}})
+    await desk.ended(run_id)
+
+    made = await replay(desk.store, desk.wakeups, run_id, by="ann", options=ReplayOptions(repeat_done=True))
+
+    assert made.new_run_id is not None
+    again = await waiting(desk, made.new_run_id)
+    assert ([each["number"] for each in again["questions"]], again.get("answers") or []) == ([1], [])

@@ -127,6 +127,8 @@ async def test_a_stale_owner_cannot_commit_finish_requeue_or_pin(store: RunStore
         ownership.finish(stale, RunState.SUCCEEDED, {"outcome": OUTCOME, "usage": {}}),
         ownership.requeue(stale, delay=timedelta(0), counts_as_attempt=True, reason=""),
         ownership.pin_package(stale, "stale"),
+        ownership.keep_open_turn(stale, number=1, turn={"steps": []}),  # the newer owner has written no turn yet
+        ownership.record_answer(stale, {"question": {"id": "q_1"}, "standing": True}),
     ):
         with pytest.raises(LeaseLostError):
             await write

@@ -19,6 +19,8 @@ from workflows.chat.fast_stream import FastStream
 from workflows.chat.live import LiveTurn
 from workflows.chat.meter import RunMeter
 from workflows.chat.models import Models
+from workflows.context.context_variables import ContextVariables
+from workflows.context.redaction import Redactor
 from workflows.models_file import read_models_file
 from workflows.spans import NO_SPANS
 
@@ -51,7 +53,8 @@ class Desk:
         limits = SimpleNamespace(model_calls=10, tokens=None, usd=None, tool_calls=10)
         package = SimpleNamespace(orchestrator=SimpleNamespace(limits=limits))
         meter = RunMeter(self._record)
-        chat = cast("Any", SimpleNamespace(meter=meter, counters=meter.counters, package=package, spans=NO_SPANS))
+        own = {"meter": meter, "counters": meter.counters, "package": package, "spans": NO_SPANS}
+        chat = cast("Any", SimpleNamespace(**own, redactor=Redactor(), context=ContextVariables()))
         with LiveTurn(chat, "A", 1).current():
             return await agent.ask("How many?", stream=FastStream(), **options)
 

@@ -296,7 +296,9 @@ async def test_a_thousand_tool_calls_in_one_answer_are_refused_by_the_limit(tmp_
 
 async def test_a_thousand_tool_calls_that_are_allowed_all_run(tmp_path: Path) -> None:
     many = [call("count", number=number) for number in range(1000)]
-    tools = "async def count(context_variables):\n    context_variables['n'] = context_variables.get('n', 0) + 1\n"
+    tools = (
+        "MADE = []\nasync def count(context_variables):\n    MADE.append(1)\n    context_variables['n'] = len(MADE)\n"
+    )
     limited = {**ORCHESTRATOR, "limits": {"tool_calls": 1000}}
     async with leaving_nothing(), faulty_server(answer(None, *many), answer("counted")) as server:
         # Two answers as long as these take their time to read, and AG2 looks at each call for each of them.

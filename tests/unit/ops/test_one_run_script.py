@@ -84,6 +84,11 @@ async def test_a_tool_for_people_is_answered_by_ui_responses(tmp_path: Path) -> 
     assert answered.succeeded, answered.outcome
     assert answered.turns[0].tool_calls[0].result == "yes"
     assert unanswered.state == "needs_human"
+    asked, how = unanswered.notes[-2:]
+    assert (asked, how.partition(":")[0]) == (
+        "question 1: act waits for a person [act({})]",
+        "ui_responses would answer it",
+    )
 
 
 async def test_a_model_that_is_too_slow_is_a_timeout(tmp_path: Path) -> None:

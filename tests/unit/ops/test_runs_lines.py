@@ -62,7 +62,7 @@ def test_what_failed_outside_of_a_turn_is_shown_too() -> None:
     quiet, loud = told(), told(errors=[FAILED])
 
     assert [line for line in loud if line not in quiet] == ["   ! after_chat life.py:end: KeyError: 'x'"]
-    assert quiet[-1].startswith("1 model calls, 2 tokens in, 3 out, USD")
+    assert quiet[-1].startswith("1 model call, 2 tokens in, 3 out, USD")
 
 
 @pytest.mark.parametrize(("count", "words"), [(1, "1 call of its tools"), (12, "12 calls of its tools")])

@@ -126,7 +126,7 @@ async def wait(c):
 """
 
 
-async def test_what_a_tool_left_running_may_still_ask_for_a_person_after_the_answer(tmp_path: Path) -> None:
+async def test_what_a_tool_left_running_asks_a_person_in_vain_and_fails_the_run(tmp_path: Path) -> None:
     write_tool(tmp_path, "steps.py", LEFT_RUNNING)
     tools = [{"agent": "A", "file": "steps.py", "function": "leave"}]
     package = load(tmp_path, tools={"tools": tools, "lifecycle_tools": [step("after_agent", "wait")]})
@@ -134,7 +134,8 @@ async def test_what_a_tool_left_running_may_still_ask_for_a_person_after_the_ans
 
     outcome, kept = await Chat(built(package, answers, tmp_path)).run()
 
-    assert (outcome.kind, kept.turns) == (OutcomeKind.NEEDS_HUMAN, [])
+    assert (outcome.kind, kept.turns) == (OutcomeKind.PACKAGE_ERROR, [])
+    assert "leave is over, and what it left running asks a person; await it before you return" in outcome.reason
 
 
 async def test_what_a_step_is_told_of_a_failure_holds_nothing_hidden(tmp_path: Path) -> None:

@@ -291,6 +291,29 @@ async def test_a_call_that_failed_before_its_turn_rested_is_counted_once_and_mea
     )
 
 
+async def test_a_call_that_only_moved_the_working_directory_has_not_failed_when_its_turn_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path.parent)
+    write_tool(tmp_path, "t.py", ASKS.replace("1 / 0", "__import__('os').chdir('/')"))
+    package = load(tmp_path, tools=[{**T, "on_error": "fail"}, {**T, "function": "asks"}])
+    both = {"answers": {"A": [{"tool_calls": [{"name": "t"}, {"name": "asks"}]}, {"text": "went on"}]}}
+    chat = Chat(built(package, both, tmp_path))
+    _, kept = await chat.run()
+    [question] = chat.questions()
+    assert chat.last is not None
+    assert chat.last.failed_tools == 0
+
+    chat.give(question, {"ok": True})
+    outcome, kept = await chat.run(kept)
+
+    assert (outcome.kind, [each.type for each in kept.turn(1).errors]) == (
+        OutcomeKind.COMPLETED,
+        ["WorkingDirectoryChanged"],
+    )
+    assert kept.checkpoint(1).counters.failed_tools == 0
+
+
 @pytest.mark.parametrize("on_error", ["tell", "fail"])
 async def test_a_refused_call_is_told_to_the_model_and_is_no_failed_tool(tmp_path: Path, on_error: str) -> None:
     write_tool(tmp_path, "t.py", "def t(n: int): ...\n")

@@ -69,7 +69,7 @@ async def test_a_tool_that_asks_a_person_ends_the_run(tmp_path: Path, source: st
     outcome, kept = await chat(tmp_path, source, tool_type=kind)
 
     assert outcome.kind is OutcomeKind.NEEDS_HUMAN
-    assert outcome.reason.startswith("t waits for a person (Card): nobody is in the chat")
+    assert outcome.reason.startswith("t waits for a person (Card): its trigger has no ui_responses for this call")
     assert outcome.error is not None
     assert (outcome.error.agent, outcome.error.turn) == ("A", 1)
     assert kept.saved == []  # the turn is taken again when somebody has answered
@@ -80,7 +80,7 @@ async def test_a_tool_of_an_interface_that_nobody_sees_ends_the_run(tmp_path: Pa
     outcome, _ = await chat(tmp_path, "def t(): return 'shown'\n", tool_type=kind)
 
     assert outcome.kind is OutcomeKind.NEEDS_HUMAN
-    assert outcome.reason.startswith("t waits for a person: nobody is in the chat")
+    assert outcome.reason.startswith("t waits for a person: its trigger has no ui_responses for this call")
 
 
 async def test_one_that_fails_before_it_asks_is_a_failed_tool(tmp_path: Path) -> None:

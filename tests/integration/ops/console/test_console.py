@@ -285,6 +285,10 @@ async def test_a_trigger_is_reached_whatever_its_app_is_called(console: Console)
     assert f'name="next" value="{page}/pause"' in told
     allowed = await visit.send("/console/actions", form_token=await visit.token(), allow="yes", next=f"{page}/pause")
     asking = await visit.get(allowed.headers["location"])
+    for referer, leads_to in ((f"{page}?app=x", f"{page}?app=x"), ("/elsewhere", "/console"), ("", "/console")):
+        came_from = {"referer": f"{visit.origin}{referer}"} if referer else {}
+        again = await visit.send("/console/actions", headers=came_from, form_token=await visit.token(), allow="yes")
+        assert again.headers["location"] == leads_to  # the button of every page's header
     assert (asking.status_code, f'href="{page}">No, go back' in asking.text) == (200, True)
     await visit.send("/console/logout", form_token=await visit.token())
     login = (await visit.get((await visit.get(page)).headers["location"])).text
@@ -354,8 +358,15 @@ async def test_the_overview_lists_who_has_waited_longest_for_a_person(console: C
         await console.stage.store.runs.update_one({"_id": run_id}, {"$set": waits, "$unset": {"lane": 1}})
     await console.stage.store.runs.update_one({"_id": runs[0]}, {"$set": {"question": None}})  # of an older version
 
+    several = [{"number": number} for number in (1, 2, 3)]
+    await console.stage.store.runs.update_one({"_id": runs[2]}, {"$set": {"questions": several}})
+
     page = (await (await console.visit("shop", "asking")).get("/console")).text
 
+    assert page.count("more question") == 1
+    assert 'Refund 2 EUR?</span> <span class="soft">and 2 more questions<' in page
+    troubled = page.partition("Not succeeded in 24 hours")[2].partition("</section>")[0]
+    assert not [run_id for run_id in runs if run_id[-6:] in troubled]  # they have a list of their own
     table = page.partition("Runs that wait for a person</caption>")[2].partition("</table>")[0]
     order = sorted(runs, key=lambda run_id: table.index(run_id[-6:]))
     assert order == runs[::-1]

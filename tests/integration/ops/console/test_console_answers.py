@@ -1,4 +1,4 @@
-"""Approvals in the console: what is asked, with which arguments, who may answer, and what a form can say."""
+"""Approvals in the console: what is asked, with which arguments, which keys may answer, and what a form can say."""
 
 import re
 from typing import Any
@@ -205,3 +205,17 @@ async def test_standing_answers_that_nobody_approved_are_fired_by_no_other_key(c
 
     assert (refused.status_code, "keys create NAME --may approve" in refused.text) == (403, True)
     await console.gateway.ground.triggers.remove(trigger.id)
+
+
+async def test_standing_answers_that_their_trigger_does_not_give_are_replayed_by_no_other_key(console: Console) -> None:
+    answers = {"Refund": {"verdict": "yes"}}
+    run_id = await asking(console, REFUND, state="failed", question=None, questions=None, ui_responses=answers)
+    shop, grace = await console.visit("shop", "acme"), await approver(console)
+    await shop.allow_actions()
+
+    path = f"/console/runs/{run_id}/replay"
+    refused = await shop.send(path, form_token=await shop.token())
+    made = await grace.send(path, form_token=await grace.token())
+
+    assert (refused.status_code, "keys create NAME --may approve" in refused.text) == (403, True)
+    assert (await console.stage.run(made.headers["location"].rpartition("/")[2]))["ui_responses"] == answers

@@ -158,3 +158,25 @@ async def test_standing_answers_that_nobody_approved_are_not_fired_by_every_key(
     await gateway.ground.database["triggers"].update_many({}, {"$unset": {"answers_approved_by": ""}})
     times = {"from": "2026-01-01T00:00:00Z", "to": "2026-01-01T02:00:00Z"}
     assert (await acme.post("/v1/triggers/Sales/hourly/backfill", times)).status_code == 403
+
+
+async def test_standing_answers_that_were_taken_back_are_not_replayed_by_every_key(
+    gateway: Gateway, acme: Client, boss: Client
+) -> None:
+    """A run carries the answers of its trigger along, and its replay is given them again."""
+    path, store = "/v1/triggers/Sales/ask", gateway.ground.store
+    assert (await boss.post("/v1/triggers", {"workflow": "Sales", "spec": ANSWERING})).status_code == 201
+    run_id = (await acme.post(f"{path}/fire", EVENT)).json()["runs"][0]["run_id"]
+    await store.runs.update_one({"_id": run_id}, {"$set": {"state": "failed"}})
+
+    assert (await acme.post(f"/v1/runs/{run_id}/replay")).status_code == 200  # they hold, as for the next event
+    for other in (ASK, {**ANSWERING, "ui_responses": {"Refund": {"verdict": "no"}}}, None):
+        if other is None:
+            assert (await boss.call("DELETE", path, headers={"if-match": "*"})).status_code == 204
+        else:
+            edited = await boss.call("PUT", path, json={"spec": other}, headers={"if-match": "*"})
+            assert edited.status_code == 200, edited.text
+        refused = await acme.post(f"/v1/runs/{run_id}/replay", {"again": True})
+        assert (refused.status_code, HOW in refused.json()["detail"]) == (403, True)
+    assert await store.runs.count_documents({}) == 2
+    assert (await boss.post(f"/v1/runs/{run_id}/replay", {"again": True})).status_code == 200

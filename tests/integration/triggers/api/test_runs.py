@@ -341,8 +341,8 @@ async def test_a_replay_is_a_new_run_and_repeating_it_is_none(gateway: Gateway, 
     }
 
 
-async def test_a_replay_that_would_repeat_what_was_done_is_refused_with_a_list(gateway: Gateway, acme: Client) -> None:
-    run_id = await acme.start()
+async def test_a_replay_that_would_repeat_what_was_done_is_refused_with_a_list(gateway: Gateway, boss: Client) -> None:
+    run_id = await boss.start()
     call = {"id": "1", "name": "refund", "arguments": '{"amount": 12}'}
     write = {"variable": "order", "database": "shop", "collection": "orders", "key": "_id", "key_value": "o-7"}
     events = [{"text": None, "tool_calls": [call]}, {"tool_results": [{"id": "1", "name": "refund", "text": "ok"}]}]
@@ -351,11 +351,11 @@ async def test_a_replay_that_would_repeat_what_was_done_is_refused_with_a_list(g
     await change(gateway, run_id, state="failed", turn=1, ui_responses={"Card": {"verdict": "yes"}})
     path = f"/v1/runs/{run_id}/replay"
 
-    refused = await acme.post(path)
-    unsure = await acme.post(path, {"repeat_done": False, "new_keys": True})
-    made = await acme.post(path, {"repeat_done": True})
-    again = await acme.post(path)
-    anew = await acme.post(path, {"again": True, "repeat_done": True, "new_keys": True})
+    refused = await boss.post(path)
+    unsure = await boss.post(path, {"repeat_done": False, "new_keys": True})
+    made = await boss.post(path, {"repeat_done": True})
+    again = await boss.post(path)
+    anew = await boss.post(path, {"again": True, "repeat_done": True, "new_keys": True})
 
     assert [each.status_code for each in (refused, unsure, made, again, anew)] == [409, 409, 200, 200, 200]
     assert refused.headers["content-type"] == "application/problem+json"
@@ -371,7 +371,7 @@ async def test_a_replay_that_would_repeat_what_was_done_is_refused_with_a_list(g
     assert "the same turn_idempotency_key" in refused.json()["detail"]
     assert "new idempotency keys, as you ask" in unsure.json()["detail"]
     assert again.json()["new_run_id"] == made.json()["new_run_id"]  # there is nothing to be made: nothing to refuse
-    keys_of = [(await acme.get(f"/v1/runs/{each.json()['new_run_id']}")).json().get("keys_of") for each in (made, anew)]
+    keys_of = [(await boss.get(f"/v1/runs/{each.json()['new_run_id']}")).json().get("keys_of") for each in (made, anew)]
     assert keys_of == [run_id, None]
     replayed = await gateway.ground.store.find(made.json()["new_run_id"])
     assert replayed is not None
