@@ -28,8 +28,7 @@ class AloneRun:
         self._report_begun = report_begun
         self._worker: WorkerProcess | None = None
         self._draining = False
-        self._working = True
-        self._leaving = Leaving(lambda: int(self._working))
+        self._leaving = Leaving(lambda: 1)  # this process ends with its run, not when it is idle
 
     def obey_signals(self) -> None:
         """Those that its worker passes on. A terminal's do not come here."""

@@ -18,7 +18,7 @@ from workers.alone_run import serve_run
 from workers.services import with_services
 from workers.settings import Settings, load_settings
 
-# Where memory is short, the kernel ends these before their worker, which has everybody else's runs.
+# Where memory is short, the kernel ends these before their worker, which has all other runs.
 _FIRST_TO_GO = "1000"
 
 

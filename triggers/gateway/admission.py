@@ -1,7 +1,7 @@
 """Admission: how many connections and requests the gateway keeps, and which of them go first when it is full.
 
 A connection that waits (for a head, for a body, or for the next request) is in a queue. When room is needed, the
-longest queue loses its oldest: callers who send nothing displace each other, and never a request that has arrived.
+longest queue loses its oldest: callers that send nothing displace each other, and never a request that has arrived.
 A request whose body has arrived takes a place of its route, so that one kind of route cannot fill another.
 """
 
@@ -130,7 +130,7 @@ class Share:
 
     def count_arriving(self, size_bytes: int) -> None:
         self._arriving_bytes += size_bytes
-        if self._arriving_bytes > self._max_arriving_bytes and len(self._arriving) > 1:
+        while self._arriving_bytes > self._max_arriving_bytes and len(self._arriving) > 1:
             self._close_oldest()
 
     def complete(self, place: Place, arriving_bytes: int) -> None:
@@ -184,7 +184,7 @@ class Admission:
         return self.connections + accepted < self._max_connections
 
     def bound_bytes(self) -> None:
-        if sum(queue.size_bytes for queue in self.queues.values()) > MAX_WAITING_BYTES:
+        while sum(queue.size_bytes for queue in self.queues.values()) > MAX_WAITING_BYTES:
             self._close_oldest_of(max(self.queues.values(), key=lambda queue: queue.size_bytes))
 
     def _close_oldest_of(self, queue: Queue) -> None:

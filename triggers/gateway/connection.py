@@ -25,6 +25,10 @@ from triggers.gateway.metrics import CloseReason
 from triggers.gateway.problems import ProblemError, problem_response, unavailable
 
 MAX_HEAD_BYTES = 64 * 1024
+# Each header is four objects: without this, a head of 64 KB of empty headers would take 2 MB and count as 64 KB.
+HEADER_OVERHEAD_BYTES = 128
+# Each request that is read ahead takes 2 KB, and 18 bytes to send.
+MAX_PIPELINED = 32
 HEAD_TIMEOUT_S = 10.0
 # A body that brings less than this in such a time waits without a place; one that brings more is worked on as it comes.
 RATE_INTERVAL_S = 2.0
@@ -39,7 +43,7 @@ _TOO_LARGE = (
     b"content-length: %d\r\n\r\n%b" % (len(_PROBLEM), _PROBLEM)
 )
 _NO_ROOM = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 5\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
-# As it stands, since callers are many whose time is over: an answer of the app takes five times as long.
+# Bytes as they are sent: in a flood, many callers run out of time, and an answer of the app takes five times as long.
 _TIMEOUT_PROBLEM = (
     b'{"type":"about:blank","title":"Request Timeout","status":408,"detail":"the body did not arrive in time"}'
 )
@@ -54,6 +58,10 @@ Cycle = Any  # the server's own class, which it does not export: one request and
 App = Any  # an ASGI app, of which the server and Starlette have types that do not fit each other
 
 
+class TooMuchError(Exception):
+    """Ends the parser's work in the middle of what it was given; the connection is closed."""
+
+
 class BoundedProtocol(HttpToolsProtocol):
     def __init__(
         self, config: Config, server_state: ServerState, admission: Admission, *, body_limit_bytes: int
@@ -62,11 +70,13 @@ class BoundedProtocol(HttpToolsProtocol):
         self._admission = admission
         self._body_limit_bytes = body_limit_bytes
         self._unused_bytes = 0  # since the parser last handed over a head or a piece of a body: it keeps all of them
+        self._headers_bytes = 0
         self._waiting_bytes = 0  # of the head or body that is not complete
         self._queue: Queue | None = None
         self._timer: asyncio.TimerHandle | None = None  # of the head or body that is awaited
         self._unread_timer: asyncio.TimerHandle | None = None
         self._unread_bytes = 0
+        self._current: Cycle | None = None  # the request that is held or served; the server knows the last one sent
         self._held: tuple[Cycle, App] | None = None  # a request that is not started, and its app
         self._place: Place | None = None  # of a request that is started while its body still arrives
         self._body_bytes = 0
@@ -82,12 +92,7 @@ class BoundedProtocol(HttpToolsProtocol):
     @override
     def data_received(self, data: bytes) -> None:
         self._unused_bytes += len(data)
-        self._waiting_bytes += len(data)
-        if self._queue is not None:
-            self._queue.grow(self, len(data))
-            self._admission.bound_bytes()
-            if self.transport.is_closing():
-                return
+        self._count_waiting(len(data))
         super().data_received(data)
         if self.transport.is_closing():
             self._forget_request()
@@ -95,9 +100,25 @@ class BoundedProtocol(HttpToolsProtocol):
             self._refuse_head()
         else:
             self._wait_for_rest()
+            self._admission.bound_bytes()
+
+    @override
+    def on_message_begin(self) -> None:
+        self._headers_bytes = 0
+        super().on_message_begin()
+
+    @override
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._headers_bytes += len(name) + len(value) + HEADER_OVERHEAD_BYTES
+        if self._headers_bytes > MAX_HEAD_BYTES:
+            raise TooMuchError
+        self._count_waiting(HEADER_OVERHEAD_BYTES)
+        super().on_header(name, value)
 
     @override
     def on_headers_complete(self) -> None:
+        if len(self.pipeline) >= MAX_PIPELINED:
+            raise TooMuchError
         self._unused_bytes = 0
         self._forget_timer()
         self._body_bytes = 0
@@ -125,10 +146,21 @@ class BoundedProtocol(HttpToolsProtocol):
     @override
     def on_response_complete(self) -> None:
         super().on_response_complete()
+        if self._owes_nothing():
+            self._drop_head()
         if self.transport.get_write_buffer_size():
             self._watch_reading()
-        if not self.transport.is_closing():
+        if self.transport.is_closing():
+            self._wait_for_reader()
+        else:
             self._wait_for_rest()
+
+    @override
+    def send_400_response(self, msg: str) -> None:
+        if self._headers_bytes > MAX_HEAD_BYTES or len(self.pipeline) >= MAX_PIPELINED:
+            self._refuse_head()
+        else:
+            super().send_400_response(msg)
 
     @override
     def timeout_keep_alive_handler(self) -> None:
@@ -159,10 +191,12 @@ class BoundedProtocol(HttpToolsProtocol):
         if self._unread_timer is not None:
             self._unread_timer.cancel()
         self._admission.connections -= 1
+        if self._current is not None:
+            self._current.disconnected = True  # else its answer would be written to a transport that is closed
         super().connection_lost(exc)
 
     def close_early(self, reason: CloseReason) -> None:
-        """Makes room. A caller whose request began is told to come back; one that sent no head is just closed."""
+        """Makes room. A caller that sent a head is answered 503 with Retry-After; one without is just closed."""
         self._admission.metrics.count_closed(reason)
         if not self._owes_nothing() and not self.cycle.response_started:
             self.transport.write(_NO_ROOM)
@@ -176,6 +210,7 @@ class BoundedProtocol(HttpToolsProtocol):
     @override
     def _start_asgi_task(self, cycle: Cycle, app: App) -> None:
         """The server calls it with a head, or when the answer before it is complete."""
+        self._current = cycle
         length = next((value for name, value in cycle.scope["headers"] if name == b"content-length"), b"")
         if cycle.more_body and is_declared_too_large(length.decode("latin-1"), self._body_limit_bytes):
             super()._start_asgi_task(cycle, app)  # it is refused at once, which takes no place
@@ -210,7 +245,7 @@ class BoundedProtocol(HttpToolsProtocol):
             if self.timeout_keep_alive_task is not None:
                 self._wait_in("idle")
             elif self._timer is None:
-                # The server's own timer ended with these bytes: a piece of a head, or of a body that nobody wants.
+                # The server's own timer ended with these bytes: a piece of a head, or of a body that is not read.
                 self._await_head()
         elif self.cycle.more_body and not self.pipeline:  # started, and its body still arrives
             self._wait_in(route_of(self.cycle.scope["path"]))
@@ -249,6 +284,12 @@ class BoundedProtocol(HttpToolsProtocol):
         """Every request so far is answered; while one is not, the time it takes is ours."""
         return self.cycle is None or self.cycle.response_complete  # type: ignore[redundant-expr]  # None until a head
 
+    def _drop_head(self) -> None:
+        """The server keeps the last request until the next one begins, and for as long as the connection is idle."""
+        if self.cycle.scope is self.scope:  # else the next one has begun
+            self.scope, self.headers, self.url = {}, [], b""  # type: ignore[typeddict-item]
+        self.cycle.scope = {}  # type: ignore[typeddict-item]
+
     def _forget_request(self) -> None:
         self._held = None
         self._forget_timer()
@@ -265,6 +306,15 @@ class BoundedProtocol(HttpToolsProtocol):
         self._queue = queue
         if queue is not None:
             queue.add(self, self._waiting_bytes)
+
+    def _count_waiting(self, size_bytes: int) -> None:
+        self._waiting_bytes += size_bytes
+        if self._queue is not None:
+            self._queue.grow(self, size_bytes)
+
+    def _wait_for_reader(self) -> None:
+        """A connection that is closed once its answer is read. It serves nothing, so it makes room for others."""
+        self._wait_in("idle" if self.transport.get_write_buffer_size() else None)
 
     def _await_head(self) -> None:
         self._wait_in("head")
@@ -292,6 +342,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self._admission.metrics.count_closed(reason)
         self._forget_request()
         self.transport.close()
+        self._wait_for_reader()
         if self.transport.get_write_buffer_size():
             self._watch_reading()
 
@@ -312,7 +363,7 @@ class BoundedProtocol(HttpToolsProtocol):
 
 
 def is_always_answered(path: str) -> bool:
-    """Health has no share: whoever watches a gateway must see that it is busy, not that it is away."""
+    """Health has no share: a monitor must see that a gateway is busy, not that it is away."""
     return path in ("/healthz", "/readyz", "/metrics")
 
 

@@ -45,7 +45,7 @@ def server_config(app: ASGIApp) -> uvicorn.Config:
         log_config=None,  # logging is the process's, not the server's
         access_log=False,  # metrics count requests; a line for each costs more than the answer
         server_header=False,
-        proxy_headers=False,  # nothing depends on who called or over which scheme
+        proxy_headers=False,  # nothing depends on the caller's address or scheme
         timeout_keep_alive=15,  # senders deliver in bursts; an idle connection is not kept for longer
         timeout_graceful_shutdown=10,  # an insert gives up after as long; what is not durable then was not accepted
     )

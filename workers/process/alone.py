@@ -4,7 +4,7 @@
 2. A server process (`workers.alone_server`), started for the first suspect, forks the one that serves it. Until
    that has begun, the lease is renewed from here.
 3. The process ends with its run. If it ends without having given the run up, that loss is the run's own, and known at
-   once: nobody waits for the lease, and nobody was beside it.
+   once: the lease need not run out, and no other run was beside it.
 4. What ends before any code of the package ran is no fault of the run's: it is handed back.
 5. A worker that stops passes that on. When it dies, its processes finish their runs, or a steady stream of others'
    poison in the worker would keep them from ever getting on.
@@ -51,7 +51,7 @@ _BOOT = (
 
 @dataclass(slots=True)
 class _Served:
-    ended: "asyncio.Future[int | None]"  # its exit code; None where the server died and nobody knows
+    ended: "asyncio.Future[int | None]"  # its exit code; None where the server died before it was known
     begun: asyncio.Event = field(default_factory=asyncio.Event)
     pid: int | None = None
 
@@ -142,7 +142,7 @@ class AloneProcesses:
             served.ended.set_result(report["ended"])
 
     def _server_ended(self, server: "subprocess.Popen[bytes]") -> None:
-        """Killed, or told to by `close`: what its processes did is not known, their leases tell."""
+        """Killed, or ended by `close`: what became of its processes is only seen by their leases."""
         server.wait()
         if self._server is server:
             self._server = None
@@ -156,15 +156,22 @@ class AloneProcesses:
         give_up_at = loop.time() + BEGIN_WITHIN_S
         try:
             while not begun.done() and not served.ended.done():
-                if loop.time() > give_up_at and served.pid is not None:
-                    _send(served.pid, signal.SIGKILL)
+                if loop.time() > give_up_at:
+                    self._end_start(served)
                 every_s = self._settings.lease_s / BEATS_PER_LEASE
                 await asyncio.wait((begun, served.ended), timeout=every_s, return_when=asyncio.FIRST_COMPLETED)
                 if not begun.done() and not served.ended.done():
-                    with suppress(PyMongoError, LeaseLostError):  # its process will hear of that
+                    with suppress(PyMongoError, LeaseLostError):  # its process finds the lease lost as well
                         await self._ownership.renew(claim)
         finally:
             begun.cancel()
+
+    def _end_start(self, served: _Served) -> None:
+        """Without a process for it, the server itself hangs. The next suspect gets a new one."""
+        if served.pid is not None:
+            _send(served.pid, signal.SIGKILL)
+        elif self._server is not None:
+            self._server.kill()
 
     async def _settle(self, claim: Claim, served: _Served, code: int | None) -> None:
         if not served.begun.is_set():
@@ -174,7 +181,7 @@ class AloneProcesses:
 
     async def _charge(self, claim: Claim, code: int) -> None:
         """Where the process has given the run up, this finds nothing to do."""
-        why = f"its process ended with {how_it_ended(code)}"
+        why = f"its process ended with {describe_exit(code)}"
         try:
             run = await self._ownership.claim_of(claim.run_id, claim.token)
             if run is None:
@@ -186,7 +193,7 @@ class AloneProcesses:
             log.warning("loss_not_charged", extra={**labels(claim.document), "error": type(error).__name__})
 
     async def _hand_back(self, claim: Claim, reason: str) -> None:
-        with suppress(PyMongoError, LeaseLostError):  # who cannot be told finds it by its lease
+        with suppress(PyMongoError, LeaseLostError):  # the reconciler finds it by its lease
             await self._ownership.requeue(claim, delay=TRY_AGAIN_AFTER, counts_as_attempt=False, reason=reason)
 
     def drain(self, *, at_once: bool = False) -> None:
@@ -197,7 +204,7 @@ class AloneProcesses:
                 _send(served.pid, self._drain_signal)
 
     def drop(self) -> None:
-        """In a forked copy of this process: the server ends when nobody holds its stdin any more. Not by closing the
+        """In a forked copy of this process: the server ends when no process holds its stdin. Not by closing the
         files, whose locks the reading thread may hold."""
         for pipe in () if self._server is None else (self._server.stdin, self._server.stdout):
             if pipe is not None:
@@ -229,7 +236,7 @@ def stdin_of(server: "subprocess.Popen[bytes]") -> int:
     return server.stdin.fileno()
 
 
-def how_it_ended(code: int) -> str:
+def describe_exit(code: int) -> str:
     if code >= 0:
         return f"exit code {code}"
     with suppress(ValueError):

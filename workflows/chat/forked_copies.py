@@ -33,8 +33,8 @@ def watch_for_copies(loop: asyncio.AbstractEventLoop) -> None:
 
 
 def in_each_copy(drop: Callable[[], None]) -> Callable[[], None]:
-    """`drop` is called in each forked copy, in the thread that forked, and must wait for no lock: whoever held it is
-    not there any more. Returns what takes it out again."""
+    """`drop` is called in each forked copy, in the thread that forked, and must wait for no lock: the thread
+    that held it does not exist in the copy. Returns what takes it out again."""
     _in_copy.append(drop)
     _register()
     return lambda: _in_copy.remove(drop)

@@ -38,7 +38,7 @@ class WorkingDirectory:
         """Put back at both ends of a call: calls overlap, and each of those under way may be the one that moved it."""
         visit = Visit()
         with self._lock:
-            if not self._pinned and not self._visits:  # who is no worker may have moved it in between, as tests do
+            if not self._pinned and not self._visits:  # outside of a worker it may move in between, as in tests
                 self._home = _current()
             self._put_back()
             self._visits.add(visit)
@@ -60,7 +60,7 @@ class WorkingDirectory:
             return
         log.warning("working_directory_put_back", extra={"from": here, "to": self._home, "calls": len(self._visits)})
         alone = len(self._visits) == 1
-        # Of a call beside it, a path may be somebody else's business.
+        # The path may come from the call of another app, which this run's owner must not see.
         words = f"it changed the working directory to {here}" if alone else "it, or a call beside it, changed it"
         for each in self._visits:
             each.moved.append(f"{words}; it was put back to {self._home}")

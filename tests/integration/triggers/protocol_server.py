@@ -88,9 +88,11 @@ def serving_app(
             serves.should_exit = True
             thread.join(20)
 
-        yield Server(app, listener.getsockname(), metrics, stop)
-        app.answer.set()
-        stop()
+        try:
+            yield Server(app, listener.getsockname(), metrics, stop)
+        finally:
+            app.answer.set()
+            stop()
 
 
 @pytest.fixture(params=[asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])

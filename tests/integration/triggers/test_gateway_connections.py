@@ -1,6 +1,7 @@
 """Connections of callers who send too much, too slowly, nothing at all, or all at once."""
 
 import asyncio
+import gc
 import json
 import socket
 from collections.abc import AsyncIterator
@@ -19,7 +20,8 @@ from tests.integration.triggers.gateway_server import (
     with_package,
 )
 from tests.integration.triggers.protocol_server import Server, answers, connected, everything
-from triggers.gateway.connection import MAX_HEAD_BYTES
+from tests.integration.triggers.waiting import until
+from triggers.gateway.connection import MAX_HEAD_BYTES, MAX_PIPELINED
 from triggers.role import trigger_ground
 from workers.settings import Settings
 
@@ -79,6 +81,50 @@ async def test_what_has_no_end_is_cut_off_and_fills_no_memory(server: Server, st
     assert psutil.Process().memory_info().rss - before < SOON
 
 
+@pytest.mark.parametrize(
+    ("head", "end"),
+    [
+        (b"GET /unread HTTP/1.1\r\n" + b"a:\r\n" * 10_000, b""),
+        (b"POST /hooks/read HTTP/1.1\r\ncontent-length: 9\r\n" + b"a:\r\n" * 10_000, b"\r\n1"),
+        (b"GET /unread HTTP/1.1\r\n" + b"a:\r\n" * 10_000, b"\r\n"),
+    ],
+    ids=["half-a-head", "without-its-body", "idle-after-its-answer"],
+)
+async def test_many_empty_headers_are_a_large_head(server: Server, head: bytes, end: bytes) -> None:
+    async with server.connection() as (reader, writer):
+        writer.write(head + end)
+        assert is_too_large(await everything(reader))
+
+
+async def test_an_idle_connection_keeps_nothing_of_its_last_request(server: Server) -> None:
+    async with server.connection() as (reader, writer):
+        writer.write(b"GET /kept HTTP/1.1\r\nhost: x\r\n\r\n")
+        assert await answers(reader) == [b"200 0"]
+
+        async def is_forgotten() -> bool:
+            return not [each for each in gc.get_objects() if type(each) is dict and each.get("path") == "/kept"]
+
+        await until(is_forgotten, "the request is forgotten")
+        writer.write(GET)
+        assert await answers(reader) == [b"200 0"]
+
+
+async def test_requests_that_are_sent_ahead_are_read_up_to_a_bound(
+    server: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    held = b"GET /held HTTP/1.1\r\nhost: x\r\n\r\n"
+    async with server.connection() as (reader, writer):
+        writer.write(held + GET * MAX_PIPELINED)
+        assert await asyncio.to_thread(server.app.asked.wait, 20)
+        async with server.connection() as (other_reader, other):
+            other.write(held + GET * (MAX_PIPELINED + 1))
+            assert await everything(other_reader) == b""
+        server.app.answer.set()
+        assert await answers(reader, MAX_PIPELINED + 1) == [b"200 0"] * (MAX_PIPELINED + 1)
+
+    assert not [line for line in caplog.records if line.exc_info]  # no answer is written to a closed connection
+
+
 async def test_a_head_above_the_bound_is_told_so(server: Server) -> None:
     async with server.connection() as (reader, writer):
         writer.write(HEAD + b"x-long: " + b"x" * MAX_HEAD_BYTES)
@@ -86,7 +132,7 @@ async def test_a_head_above_the_bound_is_told_so(server: Server) -> None:
 
 
 async def test_a_head_just_below_the_bound_is_served_whatever_its_pieces(server: Server) -> None:
-    head = HEAD + b"content-length: 0\r\nx-long: " + b"x" * (MAX_HEAD_BYTES - 200) + b"\r\n\r\n"
+    head = HEAD + b"content-length: 0\r\nx-long: " + b"x" * (MAX_HEAD_BYTES - 500) + b"\r\n\r\n"
     async with server.connection() as (reader, writer):
         for at in range(0, len(head), 8_192):
             writer.write(head[at : at + 8_192])

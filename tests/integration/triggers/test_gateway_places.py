@@ -5,7 +5,7 @@ import json
 import socket
 import time
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 
 import psutil
 import pytest
@@ -211,6 +211,25 @@ async def test_a_caller_that_reads_no_answers_is_closed(server: Server, monkeypa
 
         await until(is_closed, "its connection is closed")
         assert server.app.paths == ["/large"]  # a request behind an unread answer is not begun
+
+
+@pytest.mark.parametrize("connection", ["close", "keep-alive"])
+async def test_a_connection_that_only_waits_to_be_read_makes_room(new_loop: NewLoop, connection: str) -> None:
+    with serving_app(new_loop, max_connections=4) as server, ExitStack() as stack:
+        for _ in range(3):
+            caller = stack.enter_context(socket.socket())
+            caller.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
+            caller.connect(server.address)
+            caller.sendall(f"GET /large HTTP/1.1\r\nhost: x\r\nconnection: {connection}\r\n\r\n".encode())
+
+        async def are_answered() -> bool:
+            return len(server.app.paths) == 3
+
+        await until(are_answered, "all are answered")
+        async with server.connection() as (reader, writer):
+            writer.write(UNREAD)
+            assert await answers(reader) == [b"200 0"]
+        assert server.metric("connections_closed_total", reason="crowded") >= 1
 
 
 async def test_what_waits_costs_a_few_kilobytes(new_loop: NewLoop) -> None:

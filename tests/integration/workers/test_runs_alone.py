@@ -28,6 +28,21 @@ def leave():
     os._exit(0)
 """
 LEASE_S = 3
+HANGING_SERVER = """
+import subprocess
+from datetime import timedelta
+from workers.process import alone
+
+start_server, started = alone.start_server, []
+
+def start_hanging_server(settings):
+    started.append(settings)
+    if len(started) > 1:
+        return start_server(settings)
+    return subprocess.Popen(["sleep", "600"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+
+alone.BEGIN_WITHIN_S, alone.TRY_AGAIN_AFTER, alone.start_server = 10.0, timedelta(0), start_hanging_server
+"""
 
 
 async def accept_suspect(stage: Stage, tool: str, *, losses_alone: int = 0, **settings: Any) -> str:
@@ -129,6 +144,22 @@ async def test_a_process_that_cannot_start_is_no_fault_of_the_run(stage: Stage) 
 
     assert (line["ended"], line["reason"]) == ("handed_back", "the process for it could not start")
     assert (run["state"], run["worker_losses"], run.get("losses_alone", 0), run["attempt"]) == ("queued", 2, 0, 1)
+
+
+async def test_a_server_of_processes_that_hangs_is_replaced(stage: Stage) -> None:
+    """Else its worker would renew the lease of a run that never begins, and keep a place for it."""
+    stage.package("Relay", relay("Relay", ["B"]))
+    await stage.start_altered_worker(HANGING_SERVER)
+    run_id = (await stage.accept("Relay", wake=False)).run_id
+    await stage.store.runs.update_one({"_id": run_id}, {"$set": {"worker_losses": 2, "lane": "alone!acme"}})
+    stage.wakeups.send(run_id)
+
+    run = await stage.reconciled_until_ended(run_id, within_s=60)
+
+    assert [(line["ended"], line["reason"]) for line in run["history"][:1]] == [
+        ("handed_back", "the process for it could not start")
+    ]
+    assert (run["state"], run["worker_losses"], run["attempt"]) == ("succeeded", 0, 1)
 
 
 async def _is_gone(pid: int) -> bool:

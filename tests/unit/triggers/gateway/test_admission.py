@@ -86,6 +86,18 @@ def test_what_waits_holds_a_bounded_number_of_bytes(monkeypatch: pytest.MonkeyPa
     assert not any(each.closed for each in small)
 
 
+def test_small_callers_that_wait_do_not_let_large_ones_exceed_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "MAX_WAITING_BYTES", 1_000)
+    crowd = admission()
+    small = [Caller(crowd, "head", 1) for _ in range(20)]
+    large = [Caller(crowd, "head", 400) for _ in range(3)]
+
+    crowd.bound_bytes()
+
+    assert all(each.closed for each in small)
+    assert [bool(each.closed) for each in large] == [True, False, False]
+
+
 def take(crowd: Admission, route: Route, arriving_bytes: int | None = None) -> tuple[Caller, Place | None]:
     caller = Caller(crowd)
     return caller, crowd.shares[route].take(caller, arriving_bytes)
