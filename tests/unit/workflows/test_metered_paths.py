@@ -150,7 +150,8 @@ async def test_a_sub_task_that_is_cancelled_is_recorded(tmp_path: Path) -> None:
 
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert [(call.number, call.error) for call in kept.calls] == [(1, None), (2, "Cancelled"), (3, "Cancelled")]
+    ended = sorted((call.number, call.error) for call in kept.calls)  # a group cancels its tasks in any order
+    assert ended == [(1, None), (2, "Cancelled"), (3, "Cancelled")]
 
 
 @pytest.mark.parametrize("limit", [1, 2])
