@@ -15,7 +15,9 @@ RUNS = 10
 async def test_runs_go_on_when_it_is_back(own_mongodb_stage: Stage) -> None:
     stage = own_mongodb_stage
     stage.package("Relay", relay("Relay", ["A", "B", "C"]))
-    stage.answers({agent: [{"text": agent, "delay_s": 0.7}] for agent in "ABC"})
+    # The model of B takes longer than a slow machine needs to see that A has spoken: its answer comes into the outage.
+    delays = {"A": 0.7, "B": 4, "C": 0.7}
+    stage.answers({agent: [{"text": agent, "delay_s": delay_s}] for agent, delay_s in delays.items()})
     worker = await stage.start_worker()
     accepted = [await stage.accept("Relay") for _ in range(RUNS)]
     await stage.turn_is(accepted[0].run_id, 1)

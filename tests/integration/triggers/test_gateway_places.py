@@ -49,6 +49,13 @@ async def waiting(server: Server, count: int) -> None:
     await until(are_there, f"{count} wait for their bodies")
 
 
+async def are_begun(server: Server, count: int) -> None:
+    async def are_held() -> bool:
+        return server.app.paths == ["/held"] * count
+
+    await until(are_held, f"{count} requests are worked on")
+
+
 async def test_a_request_begins_when_its_body_has_arrived(server: Server) -> None:
     async with server.connection() as (reader, writer):
         for _ in range(2):  # also the second one of a connection
@@ -173,18 +180,23 @@ async def test_the_oldest_that_waits_makes_room_and_what_is_served_lives_on(new_
 
 async def test_accepting_stops_while_all_are_served_and_goes_on_after(new_loop: NewLoop) -> None:
     with serving_app(new_loop, max_connections=2) as server:
-        async with callers(server, 2, HELD) as held, server.connection() as (reader, writer):
-            writer.write(UNREAD)
+        async with callers(server, 1, HELD) as first:
+            await are_begun(server, 1)  # before that it would make room for the other
+            async with callers(server, 1, HELD) as second:
+                await are_begun(server, 2)
+                async with server.connection() as (reader, writer):
+                    writer.write(UNREAD)
 
-            async def has_stopped() -> bool:
-                return server.metric("accept_pauses_total") == 1 and server.app.paths == ["/held"] * 2
+                    async def has_stopped() -> bool:
+                        return server.metric("accept_pauses_total") == 1
 
-            await until(has_stopped, "no further connection is accepted")
-            server.app.answer.set()
-            for reader_of_held, closing in held:
-                assert await answers(reader_of_held) == [b"200 0"]
-                closing.close()
-            assert await answers(reader) == [b"200 0"]
+                    await until(has_stopped, "no further connection is accepted")
+                    assert server.app.paths == ["/held"] * 2
+                    server.app.answer.set()
+                    for reader_of_held, closing in (*first, *second):
+                        assert await answers(reader_of_held) == [b"200 0"]
+                        closing.close()
+                    assert await answers(reader) == [b"200 0"]
 
 
 @pytest.mark.parametrize("sends", [b"", b"x" * 200_000], ids=["head-only", "goes-on"])

@@ -133,7 +133,8 @@ async def test_what_is_to_start_later_is_durable_and_woken_by_the_reconciler_onl
 
 async def test_whose_time_has_come_is_made_ready(store: RunStore) -> None:
     woken = Woken()
-    soon = datetime.now(UTC) + timedelta(milliseconds=300)
+    # In whole milliseconds, as the store keeps times: else it is ready a moment before.
+    soon = datetime.now(UTC).replace(microsecond=0) + timedelta(milliseconds=1_300)
     accepted = await Acceptance(store, woken).accept(request("soon", not_before=soon))
     republish = Republish(store, woken, woken, 2)
 
