@@ -59,6 +59,15 @@ def kill_listener(url: str | None) -> None:
         listener(url).send_signal(signal.SIGKILL)
 
 
+def kill_mongod(url: str | None) -> None:
+    """Also one that is being started: found by its port only when it listens, it would answer for a moment."""
+    port = str(urlsplit(url or "").port)
+    for each in psutil.Process().children(recursive=True):
+        with contextlib.suppress(psutil.NoSuchProcess, psutil.ZombieProcess):
+            if each.name() == "mongod" and port in each.cmdline():
+                each.kill()
+
+
 async def mongodb_is_back(stage: Stage) -> None:
     async def answers() -> bool:
         try:

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from tests.chaos.own_servers import kill_listener, mongodb_is_back
+from tests.chaos.own_servers import kill_mongod, mongodb_is_back
 from tests.integration.stage import Stage, relay, until
 
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(120)]
@@ -15,9 +15,7 @@ RUNS = 10
 async def test_runs_go_on_when_it_is_back(own_mongodb_stage: Stage) -> None:
     stage = own_mongodb_stage
     stage.package("Relay", relay("Relay", ["A", "B", "C"]))
-    # The model of B takes longer than a slow machine needs to see that A has spoken: its answer comes into the outage.
-    delays = {"A": 0.7, "B": 4, "C": 0.7}
-    stage.answers({agent: [{"text": agent, "delay_s": delay_s}] for agent, delay_s in delays.items()})
+    stage.answers({agent: [{"text": agent, "delay_s": 0.7}] for agent in "ABC"})
     worker = await stage.start_worker()
     accepted = [await stage.accept("Relay") for _ in range(RUNS)]
     await stage.turn_is(accepted[0].run_id, 1)
@@ -36,5 +34,5 @@ async def test_runs_go_on_when_it_is_back(own_mongodb_stage: Stage) -> None:
 
 
 async def noticed_while_killed(stage: Stage) -> bool:
-    kill_listener(stage.settings.mongodb_url)
+    kill_mongod(stage.settings.mongodb_url)
     return any(event in stage.log() for event in ("usage_row_waits", "run_interrupted"))
