@@ -34,7 +34,17 @@ async def forks() -> AsyncIterator[None]:
 async def servers(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Services]:
     with _data_dir(tmp_path_factory) as data_dir:
         async with embedded_servers(data_dir) as services:
+            await _close_dropped_files(services)
             yield services
+
+
+async def _close_dropped_files(services: Services) -> None:
+    """MongoDB keeps the files of dropped databases open for ten minutes: a session drops hundreds of databases of a
+    hundred files each, and a mongod that is out of descriptors ends itself."""
+    soon = "file_manager=(close_idle_time=10,close_scan_interval=2,close_handle_minimum=100)"
+    client: AsyncMongoClient[dict[str, object]] = AsyncMongoClient(services.mongodb_url, serverMonitoringMode="poll")
+    await client.admin.command({"setParameter": 1, "wiredTigerEngineRuntimeConfig": soon})
+    await client.close()
 
 
 @contextlib.contextmanager
