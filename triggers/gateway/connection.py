@@ -287,8 +287,8 @@ class BoundedProtocol(HttpToolsProtocol):
     def _drop_head(self) -> None:
         """The server keeps the last request until the next one begins, and for as long as the connection is idle."""
         if self.cycle.scope is self.scope:  # else the next one has begun
-            self.scope, self.headers, self.url = {}, [], b""  # type: ignore[typeddict-item]
-        self.cycle.scope = {}  # type: ignore[typeddict-item]
+            self.scope, self.headers, self.url = {}, [], b""  # type: ignore[typeddict-item]  # nothing of it is kept
+        self.cycle.scope = {}  # type: ignore[typeddict-item]  # nor here
 
     def _forget_request(self) -> None:
         self._held = None

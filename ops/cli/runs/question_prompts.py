@@ -67,7 +67,7 @@ def _object(text: str) -> dict[str, Any]:
 
 
 def value_of(text: str) -> Any:
-    """Whoever means the text 7 writes "7", in quotes that the shell leaves alone."""
+    """The text 7 is written "7", in quotes that the shell leaves alone."""
     try:
         return json.loads(text, parse_constant=_no_constant)
     except (ValueError, RecursionError):

@@ -1,4 +1,4 @@
-"""Places: who has one, who waits without one, who is closed to make room, and what everybody is told."""
+"""Places: which requests have one, which wait without one, which are closed to make room, and their answers."""
 
 import asyncio
 import json

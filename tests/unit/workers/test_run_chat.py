@@ -32,7 +32,7 @@ def test_what_came_with_the_run_holds_and_not_what_a_namesake_in_the_package_say
 
 
 def test_an_answer_belongs_to_the_question_that_it_names() -> None:
-    """A question of an older version has no id: its answer is none to what the run asks anew."""
+    """A question of an older version has no id: its answer does not fit what the run asks when it goes on."""
     old = [{"message": "yes"}, {"responses": {"Card": {}}, "question": {"kind": "tool", "tool": "Card"}}]
     new = {"responses": {"Card": {"ok": True}}, "question": {"kind": "tool", "id": "q_1"}}
 

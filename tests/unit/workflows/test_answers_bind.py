@@ -24,7 +24,7 @@ async def both(amount: int):
 
 
 async def test_an_answer_is_for_its_arguments_also_when_nothing_else_is_shown(tmp_path: Path) -> None:
-    """The turn begins anew, as after a crash, and the model calls the same with another amount."""
+    """The turn is taken again, as after a crash, and the model makes the same call with another amount."""
     chat = desk(tmp_path / "one", ASK, [{"tool_calls": [call("pay", amount=12)]}], "pay")
     await chat.run()
     chat.give(chat.questions()[0], YES)

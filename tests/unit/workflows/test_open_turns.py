@@ -28,7 +28,7 @@ def desk(folder: Path, source: str, replies: list[Any], *functions: str, **files
 
 def done(chat: Chat) -> list[Any]:
     tool = next(each for each in chat.built.agents["A"].tools)
-    return tool._tool.function.__globals__["DONE"]  # type: ignore[attr-defined,no-any-return]
+    return tool._tool.function.__globals__["DONE"]  # type: ignore[attr-defined,no-any-return]  # ours, and not of the interface of AG2
 
 
 async def answered(chat: Chat, kept: Kept | None = None, response: dict[str, Any] | None = None) -> Any:

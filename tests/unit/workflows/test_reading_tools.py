@@ -326,7 +326,7 @@ def test_anything_in_the_file_is_a_finding_and_never_an_exception(tmp_path: Path
         ({"on_error": " Fail "}, "fail", []),
         ({"on_error": "retry"}, "tell", [("error", "wrong_value", "tools[0].on_error")]),
         ({"on_error": False}, "tell", [("error", "wrong_type", "tools[0].on_error")]),
-        # No model has called it that could be told.
+        # No model made this call, so there is none to report the error to.
         (
             {"on_error": "tell", "bind_to_agent": False, "auto_invoke": True},
             "tell",

@@ -1,4 +1,4 @@
-"""Questions on the console's pages: what is shown of each version's, who gets a form, and what a form answers."""
+"""Questions on the console's pages: what is shown of each version's, which keys get a form, and what it answers."""
 
 import re
 from datetime import UTC, datetime, timedelta
