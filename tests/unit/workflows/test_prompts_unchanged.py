@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from tests.unit.workflows.chats import Chat, built
 from tests.unit.workflows.packages import ORCHESTRATOR, rule, write_package
 from workflows.package.loader import load_package
+from workflows.package.raw.data_files import read_data_file
 
 REQUESTS = Path(__file__).with_name("requests.json")
 PATTERNS = Path(__file__).parents[2] / "patterns"
@@ -64,7 +64,7 @@ def answers_for(folder: Path) -> Mapping[str, Any]:
     file = next((each for each in (folder / "answers.yaml", folder.parent / "answers.yaml") if each.exists()), None)
     if file is None:
         return {"default": {"text": "done"}}
-    answers: dict[str, Any] = yaml.safe_load(file.read_text(encoding="utf-8"))
+    answers: dict[str, Any] = read_data_file(file)
     for entry in (each for entries in answers["answers"].values() for each in entries):
         entry.pop("delay_s", None)
     return answers
@@ -121,7 +121,7 @@ async def write_requests() -> None:
     with tempfile.TemporaryDirectory() as temporary:
         root = Path(temporary)
         folders = {**PACKAGES, "Braces": braces(root)}
-        found = {name: digests(await requests_of(folders[name], root / "workspace")) for name in sorted(folders)}
+        found = {name: digests(await requests_of(folders[name], root / name)) for name in sorted(folders)}
     REQUESTS.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
 
 
