@@ -84,13 +84,24 @@ class _KeyedModel(HostedModel):
         return self
 
 
-class OpenAIModel(HostedModel):
+class CachedModel(HostedModel):
+    """Of a provider that takes a key of its prompt cache. A server at a `base_url` may refuse what it does not know, so
+    it is sent the key only where the file says so."""
+
+    prompt_cache_key: bool | None = None
+
+    @property
+    def sends_cache_key(self) -> bool:
+        return self.base_url is None if self.prompt_cache_key is None else self.prompt_cache_key
+
+
+class OpenAIModel(CachedModel):
     """Chat completions of OpenAI, or of any server that speaks the same at `base_url`."""
 
     provider: Literal["openai"]
 
 
-class OpenAIResponsesModel(HostedModel):
+class OpenAIResponsesModel(CachedModel):
     """The Responses API of OpenAI, or of a server that speaks the same at `base_url`."""
 
     provider: Literal["openai_responses"]
@@ -109,13 +120,13 @@ class GeminiModel(_KeyedModel):
     provider: Literal["gemini"]
 
 
-class MistralModel(_KeyedModel):
+class MistralModel(_KeyedModel, CachedModel):
     """Chat completions of Mistral."""
 
     provider: Literal["mistral"]
 
 
-class XAIModel(_KeyedModel):
+class XAIModel(_KeyedModel, CachedModel):
     """Chat completions of xAI, which are OpenAI's but for the way they count."""
 
     provider: Literal["xai"]

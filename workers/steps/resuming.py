@@ -42,7 +42,9 @@ async def load_run_context(chat: Conversation, claim: Claim, worker: WorkerProce
         shown = {"values": previews(values)} if worker.settings.verbose_debug else {}
         log.info("context_loaded", extra={**labels(claim.document), "names": sorted(values), **shown})
     else:
-        values = purged(claim.document["context"], chat.suppressed, run_id=claim.run_id)
+        # The facts again: a version before this one may have known fewer of them.
+        kept = {**claim.document["context"], **facts.base_values()}
+        values = purged(kept, chat.suppressed, run_id=claim.run_id)
         recompute(package, values, chat.suppressed)  # of what may just have been purged
     take_out(values, chat.suppressed, worker.redactor, fixed=facts.base_values())
     chat.context = values

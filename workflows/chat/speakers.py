@@ -1,6 +1,5 @@
 """Speakers: who is next after a turn, by the package's rules first and by its pattern where none applies."""
 
-import hashlib
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,6 +7,7 @@ from dataclasses import dataclass
 from workflows.chat.live import Conversation, LiveTurn
 from workflows.chat.manager import ask_manager
 from workflows.chat.routing import Router, ending
+from workflows.context.facts import cache_seed
 from workflows.outcome import Outcome, OutcomeKind
 from workflows.package.models import TERMINATE
 
@@ -60,8 +60,7 @@ def _following(names: Sequence[str], agent: str) -> str | None:
 
 def _drawn(chat: Conversation, live: LiveTurn, names: Sequence[str]) -> str:
     """Nobody twice in a row while there are others. The same again when the turn is taken again."""
-    owner = ":".join(str(chat.context.get(name, "")) for name in ("app_id", "chat_id"))
-    seed = int.from_bytes(hashlib.sha256(owner.encode("utf-8", "replace")).digest()[:4], "big")
+    seed = cache_seed(*(str(chat.context.get(name, "")) for name in ("app_id", "chat_id")))
     draw = random.Random(f"{seed}:{live.number}")  # noqa: S311 -- it decides on a speaker, not on a secret
     return draw.choice([name for name in names if name != live.agent] or names)
 

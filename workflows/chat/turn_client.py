@@ -33,6 +33,7 @@ from workflows.chat.live import LiveTurn, live_turn
 from workflows.chat.meter import MeteredClient
 from workflows.chat.open_call import AskedModel
 from workflows.chat.providers.failures import cut_off, refusal_of
+from workflows.chat.providers.prompt_cache import add_cache_key
 from workflows.chat.providers.provider import OpenModel, Provider, PunctualClient
 from workflows.chat.transfers import take_transfer
 from workflows.context.redaction import Redactor
@@ -188,6 +189,8 @@ class ChatModelConfig(ModelConfig):
 
     def _inner(self) -> LLMClient:
         client, within_s = self._config.create(), self._opened.answer_within_s
+        if self._opened.cache_option is not None:
+            client = add_cache_key(client, self._opened.cache_option)
         return client if within_s is None else PunctualClient(client, provider=self._name, within_s=within_s)
 
     def _fault(self, answer: ModelResponse) -> ModelError | None:

@@ -4,8 +4,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from workflows.context.facts import FACT_TYPES
+from workflows.context.plain_values import BASE_FLAGS
 from workflows.package.findings import Findings
-from workflows.package.models import USER, Agent, Package, Pattern, Rule
+from workflows.package.models import USER, Agent, Package, Pattern, Rule, Variable
 from workflows.package.raw.files import ABOUT_THE_FILE, PackageFile
 from workflows.package.reading.agents import read_agents
 from workflows.package.reading.context_roots import exposure_places
@@ -18,6 +20,7 @@ from workflows.package.reading.structured_outputs import read_structured_outputs
 from workflows.package.reading.tools import read_tools
 from workflows.package.reading.triggers import read_triggers
 from workflows.package.reading.variables import read_variables
+from workflows.package.reading.worded_conditions import Names
 from workflows.package.structured import StructuredOutputs
 from workflows.package.trigger_specs.kinds import TriggerSpec
 
@@ -41,7 +44,7 @@ class Assembly:
         names = frozenset(agents)
         self._check_first_speaker(names)
         variables, exposed = read_variables(self._section("context_variables"), folder=self._folder)
-        rules = self._rules(names)
+        rules = self._rules(names, self._typed_names(variables))
         triggers = self._triggers()
         tools, lifecycle_tools = read_tools(self._section("tools"), folder=self._folder, agents=names)
         package = Package(
@@ -90,9 +93,14 @@ class Assembly:
             field = spelled(section, "initial_agent", "recipient", "initiating_agent")
             section.error("unknown_agent", field, f"{first} is not an agent of this package; name one of agents")
 
-    def _rules(self, agents: frozenset[str]) -> tuple[Rule, ...]:
+    def _rules(self, agents: frozenset[str], names: Names) -> tuple[Rule, ...]:
         section = self._section("handoffs", "transition_graph")
-        return read_rules(section, agents=agents, pattern=self._orchestrator.pattern)
+        return read_rules(section, agents=agents, names=names, pattern=self._orchestrator.pattern)
+
+    def _typed_names(self, variables: Mapping[str, Variable]) -> Names:
+        inputs = {name: spec.get("type") for name, spec in self._orchestrator.inputs.items()}
+        flags: Names = dict.fromkeys(BASE_FLAGS, "boolean")
+        return {**flags, **inputs, **{name: each.type for name, each in variables.items()}, **FACT_TYPES}
 
     def _outputs(self, agents: Mapping[str, Agent]) -> StructuredOutputs:
         required = frozenset(name for name, agent in agents.items() if agent.structured_outputs_required)

@@ -1,5 +1,6 @@
 """Providers through their real libraries: chats with servers that speak their protocols."""
 
+import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -16,8 +17,10 @@ from tests.integration.workflows.protocols import (
     BEDROCK,
     CHAT,
     CHAT_USAGE,
+    MISTRAL,
     PROTOCOLS,
     RESPONSES,
+    XAI,
     Protocol,
     aws_event,
     response,
@@ -68,6 +71,28 @@ async def test_a_chat_with_tools_reaches_the_server_and_its_usage_the_ledger(
         (protocol.provider, "m", "reported", True)
     ] * 2
     assert [call.tokens for call in kept.calls] == [protocol.tokens] * 2
+
+
+@pytest.mark.design("D4-79")
+@pytest.mark.parametrize("sent", [True, None])
+@pytest.mark.parametrize("protocol", [CHAT, RESPONSES, MISTRAL, XAI], ids=str)
+async def test_each_run_has_a_prompt_cache_key_of_its_own(protocol: Protocol, sent: bool | None, tmp_path: Path) -> None:
+    seeds = [11, 22]
+
+    with model_server(lambda _: protocol.answer("done", None)) as server:
+        models = models_of(protocol, server, tmp_path, prompt_cache_key=sent)
+        made = build_package(load(tmp_path / "Small"), models, THREADS)
+        await asyncio.gather(*(Chat(made, fixed={"cache_seed": seed}, opening=str(seed)).run() for seed in seeds))
+        await models.close()
+
+    keys = {
+        seed: request.get("prompt_cache_key") or headers.get("x-grok-conv-id")
+        for request, headers in zip(server.requests, server.headers, strict=True)
+        for seed in seeds
+        if str(seed) in json.dumps(request.get("messages") or request["input"])
+    }
+    # A server at a base_url may refuse what it does not know.
+    assert keys == ({11: "11", 22: "22"} if sent else {11: None, 22: None})
 
 
 class Count(BaseModel):

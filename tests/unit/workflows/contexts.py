@@ -21,6 +21,7 @@ BASE = {
     "workflow_name": "Small",
     "run_id": "run_1",
     "trigger": {"type": "form_submit", "name": "ask"},
+    "cache_seed": 1605587458,
 }
 FLAGS = {"context_aware": True, "monetization_enabled": False}
 ENV = {"type": "environment", "env_var": "REGION"}

@@ -12,16 +12,17 @@ from workflows.package.findings import Finding, Findings
 from workflows.package.models import Pattern, Rule
 from workflows.package.reading.routing import read_rules
 from workflows.package.reading.section import Section
+from workflows.package.reading.worded_conditions import Names
 
 FILE = "handoffs.yaml"
 AGENTS = frozenset({"A", "B", "C"})
 AB: dict[str, Any] = {"source_agent": "A", "target_agent": "B"}
 
 
-def read(body: Any, pattern: Pattern = "DefaultPattern") -> tuple[tuple[Rule, ...], tuple[Finding, ...]]:
+def read(body: Any, pattern: Pattern = "DefaultPattern", names: Names | None = None) -> tuple[tuple[Rule, ...], tuple[Finding, ...]]:
     findings = Findings()
     section = Section(body, file=FILE, path="", findings=findings)
-    return read_rules(section, agents=AGENTS, pattern=pattern), findings.all
+    return read_rules(section, agents=AGENTS, names=names or {}, pattern=pattern), findings.all
 
 
 def one(entry: Any, pattern: Pattern = "DefaultPattern") -> tuple[Rule, list[tuple[str, str, str]]]:
@@ -195,7 +196,7 @@ def test_an_agent_may_be_called_stay() -> None:
     findings = Findings()
     section = Section({"handoff_rules": [{"from": "A", "to": "stay"}]}, file=FILE, path="", findings=findings)
 
-    (rule,) = read_rules(section, agents=AGENTS | {"stay"})
+    (rule,) = read_rules(section, agents=AGENTS | {"stay"}, names={})
 
     assert (rule.target, findings.all) == ("stay", ())
 

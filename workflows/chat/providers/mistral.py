@@ -11,6 +11,7 @@ from accounting.normalising import NORMALISE
 from workflows.chat.connections import pooled_client
 from workflows.chat.errors import ModelError
 from workflows.chat.providers.failures import explain_transport, refused, server_words, unreadable
+from workflows.chat.providers.prompt_cache import as_parameter
 from workflows.chat.providers.provider import OpenModel, Provider, answer_within_s
 from workflows.models_file import MistralModel
 
@@ -28,7 +29,9 @@ def open_model(spec: MistralModel, key: str | None) -> OpenModel:
         streaming=spec.stream,
         async_client=client,
     )
-    return OpenModel(config, client.aclose, answer_within_s(spec), spec.stream)
+    return OpenModel(
+        config, client.aclose, answer_within_s(spec), spec.stream, as_parameter if spec.sends_cache_key else None
+    )
 
 
 def explain(error: Exception) -> ModelError | None:

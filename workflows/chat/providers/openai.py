@@ -10,13 +10,20 @@ from workflows.chat.connections import pooled_client
 from workflows.chat.errors import ModelError
 from workflows.chat.providers.failures import explain_transport, refused, unreadable
 from workflows.chat.providers.openai_usage import ChatConfig
+from workflows.chat.providers.prompt_cache import CacheOption, as_parameter
 from workflows.chat.providers.provider import OpenModel, Provider, answer_within_s
 from workflows.models_file import HostedModel, OpenAIModel, XAIModel
 
 NO_KEY = "none"  # a local server needs no key, but the library insists on one
 
 
-def open_model(spec: OpenAIModel | XAIModel, key: str | None, *, address: str | None = None) -> OpenModel:
+def open_model(
+    spec: OpenAIModel | XAIModel,
+    key: str | None,
+    *,
+    address: str | None = None,
+    cache_option: CacheOption = as_parameter,
+) -> OpenModel:
     """`address` is where the provider itself is, for others who speak OpenAI's protocol."""
     client = pooled_client(answer_within_s(spec))
     options = client_options(spec, key)
@@ -25,7 +32,9 @@ def open_model(spec: OpenAIModel | XAIModel, key: str | None, *, address: str | 
         # OpenAI's newer models refuse the old name, and servers that speak the same often know no other.
         options["max_completion_tokens" if spec.base_url is None else "max_tokens"] = spec.max_tokens
     config = ChatConfig(http_client=client, timeout=client.timeout, **options)
-    return OpenModel(config, client.aclose, answer_within_s(spec), spec.stream)
+    return OpenModel(
+        config, client.aclose, answer_within_s(spec), spec.stream, cache_option if spec.sends_cache_key else None
+    )
 
 
 def client_options(spec: HostedModel, key: str | None) -> dict[str, Any]:

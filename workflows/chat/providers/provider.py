@@ -13,6 +13,7 @@ from ag2.events import BaseEvent, ModelResponse, Usage
 from accounting.usage import Tokens
 from workflows.chat.connections import CONNECT_TIMEOUT_S, IDLE_IN_ONE_POOL, IDLE_S
 from workflows.chat.errors import ModelError
+from workflows.chat.providers.prompt_cache import CacheOption
 from workflows.models_file import HostedModel
 
 MAX_CONNECTIONS = 1000  # the run's concurrency is the limit; httpx alone would stop at 100
@@ -21,12 +22,14 @@ ANSWER_WITHIN_S = 120.0  # the libraries' own defaults are ten minutes three tim
 
 @dataclass(frozen=True, slots=True)
 class OpenModel:
-    """One model in this process. `config` makes AG2's client, once; `close` gives back its sockets."""
+    """One model in this process. `config` makes AG2's client, once; `close` gives back its sockets. `cache_option`: how
+    a request carries the key of the provider's prompt cache."""
 
     config: ModelConfig
     close: Callable[[], Awaitable[None]]
     answer_within_s: float | None = None
     streamed: bool = False
+    cache_option: CacheOption | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,9 @@ xAI's own library speaks gRPC. It wants versions of other packages that are olde
 it another address.
 """
 
+from collections.abc import Mapping
 from functools import partial
+from typing import Any
 
 from accounting.normalising import NORMALISE
 from workflows.chat.providers.openai import explain, open_model
@@ -13,4 +15,10 @@ from workflows.chat.providers.provider import Provider
 NAME = "xai"
 XAI = "https://api.x.ai/v1"
 
-PROVIDER = Provider(partial(open_model, address=XAI), partial(explain, NAME), NORMALISE[NAME])
+
+def as_header(key: str) -> Mapping[str, Any]:
+    """Of chat completions, which have no parameter for it."""
+    return {"extra_headers": {"x-grok-conv-id": key}}
+
+
+PROVIDER = Provider(partial(open_model, address=XAI, cache_option=as_header), partial(explain, NAME), NORMALISE[NAME])

@@ -14,6 +14,7 @@ from workflows.package.reading.rule_conditions import ALWAYS, When, read_when
 from workflows.package.reading.rule_order import in_order, report_unreached
 from workflows.package.reading.section import LARGEST, Section
 from workflows.package.reading.spelling import speaker, spelled
+from workflows.package.reading.worded_conditions import Names
 
 _ROOTS = ("handoff_rules", "transition_rules", "handoffs", "transitions", "transition_graph")
 _SIBLINGS = ("schema_version", "version", "description")
@@ -25,10 +26,13 @@ _PRE = frozenset({"pre", "before_reply", "immediate", "context_pre"})
 _POST = frozenset({"", "post", "after"})
 
 
-def read_rules(section: Section, *, agents: frozenset[str], pattern: Pattern = "DefaultPattern") -> tuple[Rule, ...]:
-    """Patterns differ in what several rules without a condition mean, and AG2's own network asks no model."""
+def read_rules(
+    section: Section, *, agents: frozenset[str], names: Names, pattern: Pattern = "DefaultPattern"
+) -> tuple[Rule, ...]:
+    """Patterns differ in what several rules without a condition mean, and AG2's own network asks no model. `names`
+    are those that a condition in words may be about."""
     strict = pattern == "ag2_network"
-    read = [_rule(entry, agents, by_model=not strict) for entry in _entries(section)]
+    read = [_rule(entry, agents, by_model=not strict, names=names) for entry in _entries(section)]
     rules = in_order(read, strict=strict)
     report_unreached(rules, section, strict=strict)
     return rules
@@ -65,10 +69,10 @@ def _report_lost_rules(section: Section) -> None:
             section.error("unknown_root", str(name), "is not read as rules; write them as a list under handoff_rules")
 
 
-def _rule(section: Section, agents: frozenset[str], *, by_model: bool) -> tuple[Rule, float]:
+def _rule(section: Section, agents: frozenset[str], *, by_model: bool, names: Names) -> tuple[Rule, float]:
     source = _source(section, agents)
     target = _target(section, agents, source)
-    when = read_when(section, by_model=by_model)
+    when = read_when(section, by_model=by_model, names=names)
     rule = Rule(
         source=source,
         target=target,

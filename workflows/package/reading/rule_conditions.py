@@ -1,12 +1,13 @@
 """Reads when a hand-off holds: always, by an expression over the context, or as a model judges."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from workflows.context.conditions import ConditionError, compile_condition
 from workflows.package.reading.section import Section
 from workflows.package.reading.spelling import spelled
+from workflows.package.reading.worded_conditions import Names, as_expression, unknown_names
 
 _ALWAYS = frozenset({"after_work", "after_turn"})
 _EXPRESSION = frozenset({"expression", "context_expression", "context"})
@@ -30,11 +31,11 @@ ALWAYS = When()
 _BROKEN = When("False")  # of a rule that is reported as an error: it makes no other rule look unreachable
 
 
-def read_when(section: Section, *, by_model: bool) -> When:
-    """`by_model`: rules that a model judges are nothing unusual in this pattern."""
+def read_when(section: Section, *, by_model: bool, names: Names) -> When:
+    """`by_model`: rules that a model judges are nothing unusual in this pattern. `names` may stand in words."""
     ending = section.get("terminate_if")
     if ending is not None:
-        return _terminate_if(section, ending)
+        return _terminate_if(section, ending, names)
     kind_field = spelled(section, "handoff_type", "transition_type")
     kind = (section.text(kind_field) or "").strip().lower()
     if kind not in {"", "condition", *_ALWAYS}:
@@ -48,13 +49,13 @@ def read_when(section: Section, *, by_model: bool) -> When:
         return ALWAYS
     if kind == "" and not given and not condition_type:
         return ALWAYS
-    return _condition(section, condition_type, given, by_model=by_model)
+    return _condition(section, condition_type, given, by_model=by_model, names=names)
 
 
-def _terminate_if(section: Section, ending: object) -> When:
+def _terminate_if(section: Section, ending: object, names: Names) -> When:
     """`{variable: stage, equals: done}`, or an expression."""
     if isinstance(ending, str):
-        return _expression(section, {"terminate_if": ending})
+        return _expression(section, _without_words(section, {"terminate_if": ending}, names))
     part = section.child(ending, "terminate_if")
     when = _equals(part, "variable", "equals") if part.body else _BROKEN
     if isinstance(ending, dict) and not ending:
@@ -70,7 +71,7 @@ def _report_not_asked(section: Section, kind: str, given: list[str]) -> None:
             section.ignored(field, f"a rule of type {kind} always holds; write handoff_type: condition")
 
 
-def _condition(section: Section, condition_type: str, given: list[str], *, by_model: bool) -> When:
+def _condition(section: Section, condition_type: str, given: list[str], *, by_model: bool, names: Names) -> When:
     if condition_type not in {"", _EQUALS, *_EXPRESSION, *_MODEL}:
         section.get(*_FIELDS, "condition_value")
         message = f"{condition_type} is not known; use expression, context_equals or string_llm"
@@ -84,9 +85,35 @@ def _condition(section: Section, condition_type: str, given: list[str], *, by_mo
     texts = {place: text for place, value in _written(section, given) if (text := _text(section, place, value))}
     if not texts:
         return _BROKEN
-    if condition_type in _MODEL or not (condition_type or all(map(_is_expression, texts.values()))):
+    if condition_type in _MODEL:
         return _judged(section, texts, by_model=by_model)
-    return _expression(section, texts)
+    texts = _without_words(section, texts, names)
+    if condition_type or all(map(_is_expression, texts.values())):
+        return _expression(section, texts)
+    _report_unknown_names(section, texts, names)
+    return _judged(section, texts, by_model=by_model)
+
+
+def _without_words(section: Section, texts: Mapping[str, str], names: Names) -> dict[str, str]:
+    """Expressions in the place of texts in words."""
+    read: dict[str, str] = {}
+    for place, text in texts.items():
+        expression = as_expression(text, names)
+        read[place] = expression or text
+        if expression is not None:
+            message = f"is read as {expression}; write condition_type: string_llm if a model is to judge it"
+            section.info("read_as_expression", place, message)
+    return read
+
+
+def _report_unknown_names(section: Section, texts: Mapping[str, str], names: Names) -> None:
+    """A comparison of a misspelt name would otherwise become a question to a model without a word."""
+    for place, text in texts.items():
+        for name in unknown_names(text, names):
+            near = section.findings.near(name, names)
+            advice = f"did you mean {near}?" if near else "declare it as a variable or an input"
+            message = f"compares {name}, which is not declared, so that a model judges the text instead; {advice}"
+            section.warning("undefined_variable", place, message)
 
 
 def _equals(section: Section, key_field: str, value_field: str) -> When:

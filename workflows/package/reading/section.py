@@ -33,6 +33,9 @@ class Section:
     def warning(self, code: str, field: str, message: str) -> None:
         self.findings.add("warning", code, self.file, self.at(field), message)
 
+    def info(self, code: str, field: str, message: str) -> None:
+        self.findings.add("info", code, self.file, self.at(field), message)
+
     def ignored(self, field: str, why: str) -> None:
         self.findings.ignored(self.file, self.at(field), why)
 
