@@ -116,6 +116,14 @@ class BegunToolCall:
     state: Literal["begun", "done", "failed", "asked"] = "begun"
 
 
+@dataclass(frozen=True, slots=True)
+class OfferedTransfer:
+    """A hand-off that the model may choose in this turn, as it is described to it."""
+
+    rule: Rule
+    description: str
+
+
 @dataclass(slots=True)
 class LiveTurn:
     """`asking` is who the model is asked for, when that is not the agent. `stop` is why the chat must not go on, found
@@ -128,6 +136,7 @@ class LiveTurn:
     tokens: dict[str, int] = field(default_factory=lambda: {"input": 0, "output": 0})
     answers: Counter[str] = field(default_factory=Counter)
     asking: str | None = None
+    transfers: Mapping[str, OfferedTransfer] = field(default_factory=dict)  # by the names of their tools
     transfer: Rule | None = None
     parting: str = ""  # what it said beside its transfer
     stop: Exception | None = None

@@ -21,10 +21,12 @@ from workflows.chat.routing import Router
 from workflows.chat.speakers import Decision, decide
 from workflows.chat.structured_replies import fitting_reply
 from workflows.chat.transcript import Turn, tool_results
+from workflows.chat.transfers import transfers_of
 from workflows.context.computing import recompute
 from workflows.context.derived import changes, derive, snapshot
 from workflows.context.observing import TurnSeen
 from workflows.context.rendering import render_exposed
+from workflows.context.templates import fill_prompt
 from workflows.outcome import Outcome
 
 Events = Sequence[Mapping[str, Any]]
@@ -73,8 +75,11 @@ async def speak(live: LiveTurn) -> tuple[str, Events]:
     await lifecycle.before_agent(live)
     spec = chat.package.agents[live.agent]
     messages = messages_for(live.agent, chat.opening, chat.turns)
-    system_message, messages = await hooks.prepare(live, spec.system_message, messages)
-    rendered = render_exposed(chat.package.exposed.get(live.agent, ()), chat.context)
+    exposed = chat.package.exposed.get(live.agent, ())
+    prompt_text = fill_prompt(spec.system_message, exposed, chat.context)
+    system_message, messages = await hooks.prepare(live, prompt_text, messages)
+    rendered = render_exposed(exposed, chat.context)
+    live.transfers = transfers_of(live)
     prompt = [chat.redactor.text(part) for part in (system_message, rendered)]
     exchange = await Exchange.open(live, prompt, chat.redactor.data(messages))
     text, output = await fitting_reply(exchange, await exchange.say(exchange.question))

@@ -18,16 +18,17 @@ _LINE_ENDS = re.compile("[\n\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029]")
 
 def render_exposed(names: Collection[str], values: Mapping[str, Any]) -> str:
     """Empty when nothing is exposed. Names without a value are left out: absent is not the word None."""
-    lines = [f"{name}: {_shown(values[name])}" for name in names if values.get(name) is not None]
+    lines = [f"{name}: {render_value(values[name])}" for name in names if values.get(name) is not None]
     return "\n".join(["[CONTEXT VARIABLES]", *lines]) if lines else ""
 
 
-def _shown(value: Any) -> str:
+def render_value(value: Any, *, limit: int = MAX_RENDERED) -> str:
+    """Returns a value as one line of at most `limit` characters and a mark of the cut."""
     text = as_text(value)
     if isinstance(value, str) and _LINE_ENDS.search(text):
         text = json.dumps(text, ensure_ascii=False)  # in quotes, as a reader of code knows it
     text = _LINE_ENDS.sub(lambda match: f"\\u{ord(match[0]):04x}", text)  # what JSON and Python leave as it is
-    return text if len(text) <= MAX_RENDERED else f"{text[:MAX_RENDERED]}… (cut)"
+    return text if len(text) <= limit else f"{text[:limit]}… (cut)"
 
 
 def as_text(value: Any) -> str:

@@ -76,7 +76,9 @@ async def test_a_chat_with_tools_reaches_the_server_and_its_usage_the_ledger(
 @pytest.mark.design("D4-79")
 @pytest.mark.parametrize("sent", [True, None])
 @pytest.mark.parametrize("protocol", [CHAT, RESPONSES, MISTRAL, XAI], ids=str)
-async def test_each_run_has_a_prompt_cache_key_of_its_own(protocol: Protocol, sent: bool | None, tmp_path: Path) -> None:
+async def test_each_run_has_a_prompt_cache_key_of_its_own(
+    protocol: Protocol, sent: bool | None, tmp_path: Path
+) -> None:
     seeds = [11, 22]
 
     with model_server(lambda _: protocol.answer("done", None)) as server:

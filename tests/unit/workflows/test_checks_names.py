@@ -19,7 +19,9 @@ from tests.unit.workflows.normal_form import (
     variables,
 )
 from tests.unit.workflows.packages import ORCHESTRATOR, load
-from workflows.package.models import Package
+from workflows.package.checks.judged import check_judged_rules
+from workflows.package.findings import Findings
+from workflows.package.models import Package, Rule
 from workflows.package.sources import (
     ComputedSource,
     DatabaseSource,
@@ -168,3 +170,38 @@ def test_no_agent_is_called_like_the_manager_of_an_auto_pattern(tmp_path: Path) 
     ]
     assert not [each for each in free.findings if each.code == "name_taken"]
     assert (taken.model_aliases, free.model_aliases) == (frozenset({"default"}),) * 2
+
+
+@pytest.mark.design("D1-17", "D1-66")
+@pytest.mark.parametrize(
+    ("judged", "codes"),
+    [
+        ("When the user asks for more", []),
+        ("When ${tier} is near", []),
+        ("When ${note} is near", ["not_exposed"]),
+        ("When ${nothing} is near", ["undefined_variable"]),
+        ("In the Sandbox", ["vanishes_in_production"]),
+        ("When ${context_aware} holds", ["not_exposed", "vanishes_in_production"]),
+    ],
+)
+@pytest.mark.parametrize("production", [False, True])
+def test_names_in_a_judged_rule_are_looked_at(judged: str, codes: list[str], production: bool) -> None:
+    checked = package(
+        rules=(Rule("A", "B", judged=judged), *rules("A > B", "B > terminate")),
+        variables=variables(sandbox=EnvSource("SANDBOX"), tier=StaticSource(), note=StaticSource()),
+        exposed={"A": ("tier",)},
+    )
+
+    findings = Findings()
+    check_judged_rules(checked, findings, production=production)
+
+    assert [each.code for each in findings.all] == codes
+    assert {(each.level, each.file, each.path) for each in findings.all} <= {("warning", *AT_RULE)}
+
+
+def test_a_judged_rule_of_a_hidden_name_is_no_way_in_production() -> None:
+    judged = Rule("A", "B", judged="in the sandbox")
+    checked = package(rules=(judged, *rules("A > terminate")), variables=variables(sandbox=EnvSource("SANDBOX")))
+
+    assert "unreachable_agent" not in {code for _, code, *_ in found(checked)}
+    assert "unreachable_agent" in {code for _, code, *_ in found(checked, production=True)}

@@ -248,10 +248,12 @@ async def test_an_agent_that_goes_on_is_asked_to(tmp_path: Path) -> None:
     assert asked[1] == ["ModelRequest: Begin.", "ModelResponse: ok", "ModelRequest: Go on."]
 
 
+COUNT = "def count(context_variables):\n    context_variables['n'] += 1\n    return 'counted'\n"
+
+
 async def test_exposed_variables_are_in_the_prompt_of_every_turn_and_others_are_not(tmp_path: Path) -> None:
     prompts: list[str] = []
-    tool = "def count(context_variables):\n    context_variables['n'] += 1\n    return 'counted'\n"
-    write_tool(tmp_path, "count.py", tool)
+    write_tool(tmp_path, "count.py", COUNT)
     counting = chat(
         tmp_path,
         {"answers": {"A": [{"tool_calls": [{"name": "count"}]}, {"text": "one"}, {"text": "two"}]}},
@@ -270,6 +272,35 @@ async def test_exposed_variables_are_in_the_prompt_of_every_turn_and_others_are_
 
     assert prompts == ["You are A.|[CONTEXT VARIABLES]\nn: 1"] * 2 + ["You are A.|[CONTEXT VARIABLES]\nn: 2"]
     assert "canary" not in "".join(prompts)
+
+
+@pytest.mark.design("D1-64")
+async def test_a_prompt_is_filled_anew_in_every_turn_before_its_hooks(tmp_path: Path) -> None:
+    prompts: list[str] = []
+    write_tool(tmp_path, "count.py", COUNT)
+    write_tool(
+        tmp_path, "see.py", "def see(agent, messages):\n    agent.update_system_message(agent.system_message + '{n}')\n"
+    )
+    counting = chat(
+        tmp_path,
+        {"answers": {"A": [{"tool_calls": [{"name": "count"}]}, {"text": "one"}, {"text": "two"}]}},
+        context={"n": 1, "hidden": "canary"},
+        agents={"agents": [{"name": "A", "system_message": "n is {n}, {hidden}."}]},
+        context_variables={
+            "definitions": {name: {"source": {"type": "state"}} for name in ("n", "hidden")},
+            "agents": {"A": ["n"]},
+        },
+        tools=[{"agent": "A", "file": "count.py", "function": "count"}],
+        hooks={"hooks": [{"hook_type": "update_agent_state", "hook_agent": "A", "filename": "see.py", "function": "see"}]},
+        handoffs={"handoff_rules": [rule("A", "A")]},
+        orchestrator={**ORCHESTRATOR, "max_turns": 2},
+    )  # fmt: skip
+    listen(counting, [], prompts)
+
+    await counting.run()
+
+    shown = [f"n is {n}, {{hidden}}.{{n}}|[CONTEXT VARIABLES]\nn: {n}" for n in (1, 1, 2)]
+    assert prompts == shown
 
 
 async def test_what_is_hidden_is_in_no_prompt_turn_or_checkpoint_and_its_purge_is_one_event_a_turn(

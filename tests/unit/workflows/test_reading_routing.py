@@ -8,18 +8,21 @@ from hypothesis import given as generated
 from hypothesis import settings
 from hypothesis import strategies as st
 
+from workflows.context.conditions import compile_condition
 from workflows.package.findings import Finding, Findings
 from workflows.package.models import Pattern, Rule
 from workflows.package.reading.routing import read_rules
 from workflows.package.reading.section import Section
-from workflows.package.reading.worded_conditions import Names
+from workflows.package.reading.worded_conditions import Names, as_expression
 
 FILE = "handoffs.yaml"
 AGENTS = frozenset({"A", "B", "C"})
 AB: dict[str, Any] = {"source_agent": "A", "target_agent": "B"}
 
 
-def read(body: Any, pattern: Pattern = "DefaultPattern", names: Names | None = None) -> tuple[tuple[Rule, ...], tuple[Finding, ...]]:
+def read(
+    body: Any, pattern: Pattern = "DefaultPattern", names: Names | None = None
+) -> tuple[tuple[Rule, ...], tuple[Finding, ...]]:
     findings = Findings()
     section = Section(body, file=FILE, path="", findings=findings)
     return read_rules(section, agents=AGENTS, names=names or {}, pattern=pattern), findings.all
@@ -167,6 +170,113 @@ def test_a_model_s_judgement_is_read_and_unusual_in_a_network(written: dict[str,
     assert findings == ()
     unusual = one({**AB, **written}, "ag2_network")
     assert unusual == (rules[0], [("warning", "judged_by_model", place)])
+
+
+NAMES: Names = {
+    **dict.fromkeys(("interview_complete", "monetization_enabled", "sandbox"), "boolean"),
+    **dict.fromkeys(("stage", "app_id"), "string"),
+    "rounds": "integer",
+    "score": "number",
+    "order": "object",
+    "given": None,
+}
+DONE = "${interview_complete} == True"
+
+
+@pytest.mark.design("D1-39", "D1-38", "D4-51")
+@pytest.mark.parametrize(
+    ("words", "expression"),
+    [
+        ("When interview_complete is true", DONE),
+        (
+            "When monetization_enabled is true AND interview_complete is true",
+            f"${{monetization_enabled}} == True and {DONE}",
+        ),
+        ("interview_complete == true", DONE),
+        ("interview_complete=TRUE", DONE),
+        ("  when interview_complete IS yes.  ", DONE),
+        ("interview_complete is 'false' and sandbox = no", "${interview_complete} == False and ${sandbox} == False"),
+        ("stage is done", "${stage} == 'done'"),
+        ('When stage is "ready to pay"', "${stage} == 'ready to pay'"),
+        ("stage is true", "${stage} == 'true'"),
+        ("stage is 5", "${stage} == '5'"),
+        ("stage is null", "${stage} == null"),
+        ("stage is none", "${stage} in [null, 'none']"),
+        ("rounds == 3", "${rounds} == 3"),
+        ("rounds is -3", "${rounds} == -3"),
+        ("score is 0.5", "${score} == 0.5"),
+        ("rounds is many", "${rounds} == 'many'"),
+        ("interview_complete is done", "${interview_complete} == 'done'"),
+        ("order.status is paid", "${order.status} == 'paid'"),
+        ("order.total == 12", "${order.total} == 12"),
+        ("given is true", "${given} == True"),
+        ("app_id is acme", "${app_id} == 'acme'"),
+    ],
+)
+@pytest.mark.parametrize("written", [{}, {"condition_type": "expression"}, {"handoff_type": "condition"}])
+def test_words_about_declared_names_are_an_expression(words: str, expression: str, written: dict[str, str]) -> None:
+    rules, findings = read({"handoff_rules": [{**AB, **written, "condition": words}]}, names=NAMES)
+
+    assert (rules[0].condition, rules[0].judged) == (expression, None)
+    [finding] = findings
+    assert (finding.level, finding.code, finding.path) == ("info", "read_as_expression", "handoff_rules[0].condition")
+    assert expression in finding.message
+    compile_condition(expression)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "When the user is happy",
+        "When stage is ready for review",
+        "When stage is not done",
+        "stage is a",
+        "When stage is",
+        "stage",
+        "When stage is done or sandbox is true",
+        "stage is done AND the user agrees",
+        "stage is done AND",
+        "When interview_complete",
+        "stage > 5",
+        "not interview_complete is true",
+        "ünknown is true",
+        "",
+    ],
+)
+def test_other_words_are_for_a_model_as_before(words: str) -> None:
+    rules, findings = read({"handoff_rules": [{**AB, "condition": words or "x"}]}, names=NAMES)
+    assert (rules[0].condition, rules[0].judged, findings) == (None, words or "x", ())
+
+
+@pytest.mark.parametrize("words", ["intervew_complete == true", "When intervew_complete is true"])
+def test_a_misspelt_name_is_a_finding_before_a_model_judges(words: str) -> None:
+    rules, findings = read({"handoff_rules": [{**AB, "condition": words}]}, names=NAMES)
+
+    assert rules[0].judged == words
+    [finding] = findings
+    assert (finding.level, finding.code) == ("warning", "undefined_variable")
+    assert "did you mean interview_complete?" in finding.message
+
+
+def test_words_that_a_model_is_to_judge_are_left_to_it() -> None:
+    words = {"condition": "When interview_complete is true", "condition_type": "string_llm"}
+    rules, findings = read({"handoff_rules": [{**AB, **words}]}, names=NAMES)
+    assert (rules[0].judged, findings) == ("When interview_complete is true", ())
+
+
+def test_words_and_expressions_are_joined() -> None:
+    several = {"conditions": ["stage is done", "${rounds} > 2"]}
+    rules, _ = read({"handoff_rules": [{**AB, **several}]}, names=NAMES)
+    assert rules[0].condition == "(${stage} == 'done') and (${rounds} > 2)"
+    rules, _ = read({"transitions": [{"after_turn": "A", "terminate_if": "stage is done"}]}, names=NAMES)
+    assert rules[0].condition == "${stage} == 'done'"
+
+
+@generated(st.text(alphabet="when stageisdo=AND.'\" \n", max_size=80))
+def test_any_words_are_an_expression_that_compiles_or_none(text: str) -> None:
+    expression = as_expression(text, NAMES)
+    if expression is not None:
+        compile_condition(expression)
 
 
 def test_a_model_judges_during_the_reply_whatever_scope_is_written() -> None:

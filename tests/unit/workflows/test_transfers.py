@@ -5,7 +5,7 @@ import re
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from ag2.events import ModelResponse, ToolCallEvent, ToolCallsEvent
@@ -13,9 +13,10 @@ from ag2.events import ModelResponse, ToolCallEvent, ToolCallsEvent
 from tests.unit.workflows.chats import Chat, built
 from tests.unit.workflows.normal_form import agents, package, tool
 from tests.unit.workflows.packages import ORCHESTRATOR, load, rule, write_tool
+from workflows.chat.live import LiveTurn
 from workflows.chat.messages import as_history, messages_for
 from workflows.chat.script import ScriptClient
-from workflows.chat.transfers import LONGEST_DESCRIPTION, TransferTool, transfer_tools
+from workflows.chat.transfers import LONGEST_DESCRIPTION, TransferTool, offered_transfers, transfer_tools
 from workflows.outcome import OutcomeKind
 from workflows.package.models import Package, Rule
 
@@ -26,8 +27,9 @@ def note(text: str, context_variables=None) -> str:
 """
 
 
-def offered(checked: Package, agent: str = "A") -> dict[str, str]:
-    return {each.name: each.description for each in transfer_tools(checked, agent)}
+def offered(checked: Package, agent: str = "A", **context: Any) -> dict[str, str]:
+    made = offered_transfers(transfer_tools(checked, agent), **{"values": {}, **context})
+    return {name: each.description for name, each in made.items()}
 
 
 def judging(*rules: Rule, names: str = "ABC", **parts: Any) -> Package:
@@ -49,6 +51,44 @@ def test_each_target_is_one_tool_described_by_its_condition() -> None:
         "transfer_to_user": "a person is asked for",
     }
     assert offered(checked, "C") == {}
+
+
+VIP = Rule("A", "B", judged="When ${stage} is near and the customer is a VIP_customer")
+SANDBOX = Rule("A", "B", judged="in the Sandbox")
+
+
+@pytest.mark.design("D1-66", "D1-17", "D1-40")
+@pytest.mark.parametrize(
+    ("rules", "context", "described"),
+    [
+        (
+            [VIP],
+            {"exposed": ["stage"], "values": {"stage": "pay"}},
+            "When pay is near and the customer is a VIP_customer",
+        ),
+        ([VIP], {"exposed": ["stage"], "values": {"stage": None}}, "When  is near and the customer is a VIP_customer"),
+        ([VIP], {"exposed": [], "values": {"stage": "pay"}}, VIP.judged),
+        (
+            [VIP],
+            {"exposed": ["stage"], "values": {"stage": "${tier}"}, "suppressed": {"tier"}},
+            "When ${tier} is near and the customer is a VIP_customer",
+        ),
+        (
+            [VIP],
+            {"exposed": ["stage"], "values": {"stage": "x" * 201}},
+            f"When {'x' * 200}… (cut) is near and the customer is a VIP_customer",
+        ),
+        ([VIP], {"suppressed": {"stage"}}, None),
+        ([VIP], {"suppressed": {"vip_customer"}}, None),
+        ([VIP], {"suppressed": {"vip", "customers", "near_by"}}, VIP.judged),
+        ([SANDBOX, VIP], {"suppressed": {"sandbox"}}, VIP.judged),
+        ([SANDBOX, VIP], {}, f"in the Sandbox or {VIP.judged}"),
+    ],
+)
+def test_a_judged_text_is_filled_and_hidden_with_its_names(
+    rules: list[Rule], context: dict[str, Any], described: str | None
+) -> None:
+    assert offered(judging(*rules), **context) == ({} if described is None else {"transfer_to_B": described})
 
 
 def test_ends_with_different_reasons_are_different_tools() -> None:
@@ -84,7 +124,9 @@ async def test_the_schema_has_no_arguments_and_a_short_description_and_nothing_i
     (transfer,) = transfer_tools(judging(Rule("A", "B", judged="x" * 5_000)), "A")
     assert isinstance(transfer, TransferTool)
 
-    (schema,) = await transfer.schemas(None)  # type: ignore[arg-type]  # -- it looks at nothing
+    live = LiveTurn(cast("Any", None), "A", 1, transfers=offered_transfers([transfer], values={}))
+    with live.current():
+        (schema,) = await transfer.schemas(None)  # type: ignore[arg-type]  # -- it looks at nothing
     async with AsyncExitStack() as stack:
         transfer.register(stack, None)  # type: ignore[arg-type]  # -- the same
         assert not stack._exit_callbacks  # type: ignore[attr-defined]  # -- the stack's inside
@@ -230,4 +272,46 @@ def test_transfers_are_built_once_for_all_chats(tmp_path: Path) -> None:
     made = chat(tmp_path, {}, judged("A", "B"), END).built
 
     (transfer,) = [each for each in made.agents["A"].tools if isinstance(each, TransferTool)]
-    assert transfer.rule.target == "B"
+    assert [each.target for each in transfer.rules] == ["B"]
+
+
+@pytest.mark.design("D1-17", "D1-40", "D1-66")
+@pytest.mark.parametrize("hidden", [frozenset(), frozenset({"noted"})], ids=["development", "production"])
+async def test_a_rule_that_names_a_hidden_variable_cannot_be_taken(hidden: frozenset[str], tmp_path: Path) -> None:
+    answers = {"A": [{"tool_calls": [call("transfer_to_B")]}, {"text": "done"}]}
+    made = chat(tmp_path, answers, judged("A", "B", "When noted is set"), rule("A", "terminate"), END)
+    made.suppressed = hidden
+
+    _, kept = await made.run()
+
+    told = [each["text"] for line in kept.turn(1).events for each in line.get("tool_results", ())]
+    assert kept.speakers == (["A"] if hidden else ["A", "B"])
+    assert told == (["There is no tool transfer_to_B; there are: note."] if hidden else [])
+
+
+async def test_what_is_offered_is_decided_once_in_a_turn(tmp_path: Path) -> None:
+    answers = {"A": [{"tool_calls": [call("note", text="second")]}, {"tool_calls": [call("transfer_to_B")]}]}
+    exposed = {"definitions": {"noted": {"source": {"type": "state", "default": ""}}}, "agents": {"A": ["noted"]}}
+    write_tool(tmp_path, "note.py", NOTE)
+    rules = [judged("A", "B", "When ${noted} is said"), END]
+    tools = [{"agent": "A", "file": "note.py", "function": "note"}]
+    made = Chat(
+        built(
+            load(tmp_path, handoffs={"handoff_rules": rules}, tools=tools, context_variables=exposed),
+            {"answers": answers, "default": {"text": "ok"}},
+            tmp_path,
+        ),
+        {"noted": "first"},
+    )
+    shown: list[str] = []
+    client = made.built.agents["A"].config.create()._metered  # type: ignore[union-attr]  # -- the metered client's inside
+    inner = client._inner
+
+    async def listening(messages: Any, context: Any, **request: Any) -> Any:
+        shown.extend(each.function.description for each in request["tools"] if each.function.name == "transfer_to_B")
+        return await inner(messages, context, **request)
+
+    client._inner = listening
+    await made.run()
+
+    assert shown == ["When first is said"] * 2

@@ -3,6 +3,7 @@
 from workflows.package.checks.ambiguous import check_ambiguous_transitions
 from workflows.package.checks.automatic import check_automatic_tools
 from workflows.package.checks.conditions import check_conditions
+from workflows.package.checks.judged import check_judged_rules
 from workflows.package.checks.names import check_exposures, check_manager
 from workflows.package.checks.people import check_people
 from workflows.package.checks.prompts import check_first_message, check_prompts
@@ -26,6 +27,7 @@ def check_package(package: Package, findings: Findings, *, production: bool = Fa
     check_ambiguous_transitions(package, findings)
     check_routing(package, findings, production=production)
     check_conditions(package, findings, production=production)
+    check_judged_rules(package, findings, production=production)
     check_automatic_tools(package, findings)
     check_people(package, findings)
     check_triggers(package, findings)

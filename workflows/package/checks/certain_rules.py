@@ -8,6 +8,7 @@ from workflows.context.conditions import Condition, prefixes
 from workflows.package.checks.conditions import compiled, environment_names
 from workflows.package.checks.settable import constants
 from workflows.package.findings import Findings
+from workflows.package.judged_rules import named_in
 from workflows.package.models import USER, Package, Rule
 
 
@@ -27,8 +28,10 @@ def certain_rules(package: Package, findings: Findings, *, production: bool) -> 
         condition = compiled(rule)
         if _is_certain(rule, condition):
             always.add(index)
-        elif rule.source == USER and rule.judged is not None:
-            never.add(index)  # a model judges during its own reply, and a person has none
+        elif rule.judged is not None:
+            # A model judges during its own reply, and a person has none; what names an absent variable is not offered.
+            if rule.source == USER or named_in(rule.judged, absent):
+                never.add(index)
         elif condition is not None and _never_holds(condition, absent, fixed):
             never.add(index)
     return CertainRules(frozenset(always), frozenset(never))

@@ -32,7 +32,7 @@ def _undefined(name: str) -> tuple[str, str]:
 
 
 def _faults(package: Package, name: str, derived: Mapping[str, str], *, production: bool) -> Iterator[tuple[str, str]]:
-    when = "this is checked for production, where" if production else "in production"
+    when = production_words(production=production)
     variable = package.variables.get(name)
     kind = variable.kind if variable is not None else None
     if kind in _DATA:
@@ -48,6 +48,10 @@ def _faults(package: Package, name: str, derived: Mapping[str, str], *, producti
             f"{name} is computed from the environment variable {derived[name]}: {when} that one is absent, and"
             f" {name} is computed without it; compute it from state or data instead",
         )
+
+
+def production_words(*, production: bool) -> str:
+    return "this is checked for production, where" if production else "in production"
 
 
 def environment_names(package: Package) -> frozenset[str]:

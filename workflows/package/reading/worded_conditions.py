@@ -12,7 +12,7 @@ Names = Mapping[str, ValueType | None]
 """The type of each name that a condition may be about: variables, inputs and base facts. None where it has none."""
 
 _NAME = r"[A-Za-z_]\w*+(?:\.\w++)*+"
-_VALUE = r"""'[^'\\]*+'|"[^"\\]*+"|[\w.+-]++"""
+_VALUE = r"""'[^'\\]*+'|"[^"\\]*+"|[\w+-]++(?:\.\w++)*+"""
 _CLAUSE = rf"(?P<name>{_NAME})(?:\s*+==?\s*+|\s++[iI][sS]\s++)(?P<value>{_VALUE})"
 _ANONYMOUS = _CLAUSE.replace("?P<name>", "?:").replace("?P<value>", "?:")
 _WORDED = re.compile(

@@ -1,0 +1,19 @@
+"""Judged rules: which variables the text of a rule names that a model judges."""
+
+import re
+from collections.abc import Collection
+from functools import lru_cache
+
+
+def named_in(text: str, names: Collection[str]) -> frozenset[str]:
+    """Returns the names that stand in a text, as `${name}` or as a word, whatever their case."""
+    if not names:
+        return frozenset()
+    words = _words(text)
+    return frozenset(name for name in names if name.lower() in words)
+
+
+@lru_cache(maxsize=4_096)
+def _words(text: str) -> frozenset[str]:
+    """Whole identifiers, and the parts of dotted ones: `order.status` names order."""
+    return frozenset(re.findall(r"[a-z_][\w-]*", text.lower())) | frozenset(re.findall(r"[a-z_]\w*", text.lower()))
