@@ -291,7 +291,7 @@ async def test_a_prompt_is_filled_anew_in_every_turn_before_its_hooks(tmp_path: 
             "agents": {"A": ["n"]},
         },
         tools=[{"agent": "A", "file": "count.py", "function": "count"}],
-        hooks={"hooks": [{"hook_type": "update_agent_state", "hook_agent": "A", "filename": "see.py", "function": "see"}]},
+        hooks={"prompt_middleware": [{"agent": "A", "filename": "see.py", "function": "see"}]},
         handoffs={"handoff_rules": [rule("A", "A")]},
         orchestrator={**ORCHESTRATOR, "max_turns": 2},
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Checks of judged rules: names in the text that a model judges, which the rule's agent must see to have them filled."""
+"""Checks of judged rules: names in their texts that the agent does not see, or that production hides."""
 
 from collections.abc import Iterator
 
