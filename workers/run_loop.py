@@ -9,7 +9,7 @@ Whatever happens in between, the last step gives the run up in a state that says
 import asyncio
 import logging
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from pymongo.errors import PyMongoError
@@ -24,7 +24,15 @@ from workers.steps.release import Ending, hand_back_when_store_is_back, log_writ
 from workers.steps.resuming import load_package, load_run_context, resume_transcript
 from workers.steps.retry_policy import Finish, Requeue, decide
 from workers.steps.run_chat import key_facts_of, new_chat, questions_in
-from workers.steps.turn_record import as_storable_turn, owed_at_success, record_of_writes, stored, unfinished_turn
+from workers.steps.turn_record import (
+    NOTHING_OWED,
+    OwedAtSuccess,
+    as_storable_turn,
+    owed_at_success,
+    record_of_writes,
+    stored,
+    unfinished_turn,
+)
 from workers.store.run import Claim, LeaseLostError, RunState, labels
 from workers.store.storable import NotStorableError, as_storable
 from workflows.chat import guards
@@ -34,7 +42,7 @@ from workflows.chat.conversation import close, converse
 from workflows.chat.live import Conversation
 from workflows.chat.transcript import Turn
 from workflows.context.derived import snapshot
-from workflows.context.documents import DocumentWrite, WriteRefusedError, WriteTooSlowError
+from workflows.context.documents import WriteRefusedError, WriteTooSlowError
 from workflows.context.previews import ShownContext
 from workflows.context.writes import writes_of_turn
 from workflows.outcome import Outcome, OutcomeKind
@@ -102,7 +110,7 @@ async def let_go(claim: Claim, worker: WorkerProcess, ending: Ending) -> None:
         await release(claim, worker, ending)
     except WriteTooSlowError as error:
         outcome = failed(error, transient=True)
-        await release(claim, worker, Ending(decision_on(outcome, claim, worker), outcome, (), ending.record))
+        await release(claim, worker, Ending(decision_on(outcome, claim, worker), outcome, record=ending.record))
 
 
 async def work_on(claim: Claim, worker: WorkerProcess) -> Ending:
@@ -166,13 +174,13 @@ async def ending_of(chat: Conversation | None, outcome: Outcome, claim: Claim, w
     if chat is None or isinstance(decision, Requeue):
         return Ending(decision, outcome)
     before = snapshot(chat.context) if chat.unseen is None else chat.unseen
-    writes, refused = owed_by(chat, decision, before, claim)  # known before the package is told that it succeeded
+    owed, refused = owed_by(chat, decision, before, claim)  # known before the package is told that it succeeded
     outcome = await close(chat, refused or outcome)
     if refused is None:
-        writes, refused = owed_by(chat, decision, before, claim)  # its last steps may have changed what is owed
+        owed, refused = owed_by(chat, decision, before, claim)  # its last steps may have changed what is owed
     if refused is not None:
-        return Ending(Finish(RunState.FAILED), refused, (), record_of(chat, claim))
-    return Ending(decision, outcome, writes, {**record_of(chat, claim), **questions_in(chat, outcome, claim)})
+        return Ending(Finish(RunState.FAILED), refused, record=record_of(chat, claim))
+    return Ending(decision, outcome, owed, {**record_of(chat, claim), **questions_in(chat, outcome, claim)})
 
 
 def decision_on(
@@ -189,14 +197,14 @@ def decision_on(
 
 def owed_by(
     chat: Conversation, decision: Finish, before: Mapping[str, str], claim: Claim
-) -> tuple[Sequence[DocumentWrite], Outcome | None]:
+) -> tuple[OwedAtSuccess, Outcome | None]:
     """What a run that succeeded owes to databases. A run whose result cannot be written has not succeeded."""
     if decision.state is not RunState.SUCCEEDED:
-        return (), None
+        return NOTHING_OWED, None
     try:
         return owed_at_success(chat, before, key_facts_of(chat.package, claim)), None
     except WriteRefusedError as error:
-        return (), failed(error)
+        return NOTHING_OWED, failed(error)
 
 
 def record_of(chat: Conversation, claim: Claim) -> Mapping[str, Any]:

@@ -17,7 +17,7 @@ from ops.one_run.report import RunReport, call_report, turn_report, write_report
 from ops.one_run.request import Watch
 from workers.steps.failures import outcome_of
 from workers.steps.retry_policy import Finish, decide
-from workers.steps.turn_record import owed_at_success
+from workers.steps.turn_record import OwedAtSuccess, owed_at_success
 from workers.store.run import RunState
 from workers.store.storable import NotStorableError, as_storable
 from workflows.chat.agents import BuiltPackage
@@ -165,8 +165,15 @@ class OneRun:
                 return await close(chat, outcome_of(error, {}))
         closed = await close(chat, outcome)
         if succeeded:
-            self._kept.writes.extend(owed_at_success(chat, before, self._plan.key_facts))
+            owed = owed_at_success(chat, before, self._plan.key_facts)
+            self._kept.writes.extend(owed.writes)
+            self._note_states(owed)
         return closed
+
+    def _note_states(self, owed: OwedAtSuccess) -> None:
+        if owed.states:
+            names = ", ".join(sorted(each.place.variable for each in owed.states))
+            self._note(f"no state is kept here; a worker would keep {names} for later runs")
 
     async def _cancel(self, work: "asyncio.Task[None]") -> None:
         for _ in range(PATIENCE_WITH_CANCELLED_S):  # again: a library under a chat may swallow a cancellation

@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Coroutine, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from datetime import timedelta
 from functools import partial
 from typing import Any
 from uuid import uuid4
@@ -40,6 +41,7 @@ from workers.process.watchdog import Watchdog, end_process
 from workers.process.worker_metrics import WorkerMetrics
 from workers.settings import Settings
 from workers.store.documents import Documents
+from workers.store.kept_states import KeptStates
 from workers.store.ownership import Ownership, found_within_s
 from workers.store.run_store import RunStore, connect
 from workers.tracing.tracing import NO_TRACING, Tracing, open_tracing
@@ -122,8 +124,9 @@ class WorkerProcess:
         self._opened.callback(lambda: self.submit(database.client.close()).result(timeout=5))
         self.store = RunStore(database, republish_after_s=self.settings.republish_after_s)
         self._open_accounting(database, prices)
+        states = KeptStates(database, keep=timedelta(days=self.settings.retention_days.ledger))
         self.ownership = Ownership(
-            self.store, owner=owner_name(), lease_s=self.settings.lease_s, versions=self._versions
+            self.store, owner=owner_name(), lease_s=self.settings.lease_s, versions=self._versions, states=states
         )
         self.wakeups = wakeups = Wakeups(celery_publisher(app))
         wakeups.start()
@@ -140,15 +143,16 @@ class WorkerProcess:
             on_fenced=self.metrics.fenced,
         )
         self.lanes = Lanes(self.store, self.ownership, self.admission, self.stopping, alone=self.alone)
-        self._open_context_sources(database)
+        self._open_context_sources(database, states)
         await self.store.ensure_indexes()
+        await states.ensure_indexes()
         await self.ledger.ensure_indexes()
         await self.budgets.open()
         self.store_pulse = StorePulse(lambda: database.command("ping"))
         pulse = self._loop.create_task(self.store_pulse.beat(), name="store pulse")
         self._opened.callback(lambda: self._loop.call_soon_threadsafe(pulse.cancel))
 
-    def _open_context_sources(self, database: AsyncDatabase[dict[str, Any]]) -> None:
+    def _open_context_sources(self, database: AsyncDatabase[dict[str, Any]], states: KeptStates) -> None:
         documents = Documents(
             database.client,
             own_database=self.settings.database,
@@ -165,6 +169,7 @@ class WorkerProcess:
             read_document=documents.read,
             read_external=external.read,
             check_writable=documents.check_writable,
+            read_states=states.read,
         )
 
     def _open_accounting(self, database: AsyncDatabase[dict[str, Any]], prices: PriceTable) -> None:

@@ -15,7 +15,7 @@ from workers.landmarks import passed
 from workers.process.worker import WorkerProcess
 from workers.steps.failures import failed
 from workers.steps.retry_policy import Finish, Requeue
-from workers.steps.turn_record import record_of_writes
+from workers.steps.turn_record import NOTHING_OWED, OwedAtSuccess, record_of_writes
 from workers.store.run import Claim, LeaseLostError, RunState, labels
 from workflows.context.documents import DocumentWrite, WriteRefusedError
 from workflows.outcome import Outcome, OutcomeKind
@@ -29,12 +29,12 @@ UNRECORDABLE = Outcome(OutcomeKind.PACKAGE_ERROR, "its outcome could not be reco
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """How work on a run ended. `writes` are owed to databases together with its success, `record` is what else the
-    run document keeps of the end."""
+    """How work on a run ended. `owed` is written together with its success, `record` is what else the run document
+    keeps of the end."""
 
     decision: Finish | Requeue
     outcome: Outcome
-    writes: Sequence[DocumentWrite] = ()
+    owed: OwedAtSuccess = NOTHING_OWED
     record: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -47,7 +47,7 @@ async def release(claim: Claim, worker: WorkerProcess, ending: Ending) -> None:
             worker.metrics.retried(claim.document["workflow"], outcome.kind)
         return
     try:
-        state = await _finish(claim, worker, decision, outcome.as_document(), ending.record, ending.writes)
+        state = await _finish(claim, worker, decision, outcome.as_document(), ending.record, ending.owed)
     except WriteRefusedError as error:
         # A run whose result is not where it belongs has not succeeded.
         decision = Finish(RunState.FAILED)
@@ -82,14 +82,19 @@ async def _finish(
     decision: Finish,
     outcome: Mapping[str, Any],
     record: Mapping[str, Any],
-    writes: Sequence[DocumentWrite] = (),
+    owed: OwedAtSuccess = NOTHING_OWED,
 ) -> RunState:
     usage = await worker.totals.do(claim.run_id)
-    end = {**record, **record_of_writes(writes), "outcome": dict(outcome), "usage": usage.as_json()}
+    end = {**record, **record_of_writes(owed.writes), "outcome": dict(outcome), "usage": usage.as_json()}
     passed("finishing")
-    state = await worker.ownership.finish(claim, decision.state, end, writes=writes)
+    state = await worker.ownership.finish(claim, decision.state, end, writes=owed.writes, states=owed.states)
     passed("finished")
-    log_written(claim, writes)
+    log_written(claim, owed.writes)
+    if owed.states:
+        log.info(
+            "states_kept",
+            extra={**labels(claim.document), "variables": [each.place.variable for each in owed.states]},
+        )
     return state
 
 

@@ -2,10 +2,11 @@
 
 import logging
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from workers.process.worker import WorkerProcess
-from workers.steps.run_chat import run_facts
+from workers.steps.run_chat import key_facts_of, run_facts
 from workers.store.run import Claim, labels
 from workflows.chat.agents import BuiltPackage
 from workflows.chat.journal import OpenTurn
@@ -14,7 +15,9 @@ from workflows.chat.transcript import Turn
 from workflows.context.computing import recompute
 from workflows.context.loading import load_context, purged
 from workflows.context.previews import previews
+from workflows.context.reads import Readers
 from workflows.context.redaction import Redactor, take_out
+from workflows.context.refresh import read_again
 
 log = logging.getLogger(__name__)
 
@@ -48,6 +51,10 @@ async def load_run_context(chat: Conversation, claim: Claim, worker: WorkerProce
         recompute(package, values, chat.suppressed)  # of what may just have been purged
     take_out(values, chat.suppressed, worker.redactor, fixed=facts.base_values())
     chat.context = values
+    sources = worker.context_sources
+    if sources.include_schema:
+        readers = Readers(facts.app_id, key_facts_of(package, claim), sources.read_document, sources.read_external)
+        chat.read_again = partial(read_again, readers, run_id=claim.run_id)
 
 
 async def resume_transcript(chat: Conversation, claim: Claim, worker: WorkerProcess) -> None:

@@ -1,6 +1,7 @@
 """The record of a turn: what is stored of it, and what a run whose turns are over owes to databases."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from workers.store.run import Claim
@@ -12,6 +13,7 @@ from workflows.chat.live import Conversation
 from workflows.chat.transcript import Turn
 from workflows.context.derived import changes
 from workflows.context.documents import DocumentWrite
+from workflows.context.kept_states import KeptState, states_to_keep
 from workflows.context.writes import writes_at_success, writes_of_turn
 
 
@@ -53,17 +55,30 @@ def as_storable_turn(turn: OpenTurn) -> dict[str, Any]:
     for step in document["steps"]:
         if step["kind"] == "call":
             step["changes"] = as_storable(step["changes"])
+    if "refreshed" in document:
+        document["refreshed"] = as_storable(document["refreshed"])
     return document
 
 
-def owed_at_success(
-    chat: Conversation, before: Mapping[str, str], facts: Mapping[str, Any]
-) -> tuple[DocumentWrite, ...]:
+@dataclass(frozen=True, slots=True)
+class OwedAtSuccess:
+    """What is written in the step that ends a run: documents of the package, and states for later runs."""
+
+    writes: tuple[DocumentWrite, ...] = ()
+    states: tuple[KeptState, ...] = ()
+
+
+NOTHING_OWED = OwedAtSuccess()
+
+
+def owed_at_success(chat: Conversation, before: Mapping[str, str], facts: Mapping[str, Any]) -> OwedAtSuccess:
     """`before`: the context as the last turn left it; what changed since is what the package's last steps did."""
     kept = chat.kept()
     at_the_end = changes(before, kept)
     changed = {name for turn in chat.turns for name in turn.context_changes}  # also of turns before a resume
-    return (
+    changed |= at_the_end.keys()
+    writes = (
         *writes_of_turn(chat.package, at_the_end, kept, facts),
-        *writes_at_success(chat.package, changed | at_the_end.keys(), kept, facts),
+        *writes_at_success(chat.package, changed, kept, facts),
     )
+    return OwedAtSuccess(writes, states_to_keep(chat.package, chat.fixed, changed, kept))

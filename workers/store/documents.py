@@ -153,7 +153,7 @@ class Documents:
                 # transaction up, after 60 s by default, and nobody can take a locked run over.
                 await step(session)
             except OperationFailure as error:
-                if error.code == WRITE_CONFLICT and time.monotonic() > give_up_at:
+                if error.code == WRITE_CONFLICT and writes and time.monotonic() > give_up_at:
                     why = f"for {self._written_within_s:g} s others wrote the same documents whenever it was tried"
                     raise writes[0].too_slow(why) from None
                 raise

@@ -24,6 +24,7 @@ OWN_COLLECTIONS = frozenset(
         "doctor_probes",
         "rates",
         "run_rollups",
+        "kept_states",
     }
 )
 

@@ -23,6 +23,7 @@ from accounting.grouped import Grouped, each_written
 from accounting.totals.reading import run_totals
 from workers.landmarks import passed
 from workers.store.documents import Documents
+from workers.store.kept_states import KeptStates
 from workers.store.run import ALONE, AT_REST, Claim, Hold, LeaseLostError, RunState
 from workers.store.run_document import (
     ENDED_IF_CANCELLED,
@@ -37,6 +38,7 @@ from workers.store.run_document import (
 from workers.store.run_store import RunStore
 from workers.store.transitions import moves, sources_of
 from workflows.context.documents import DocumentWrite
+from workflows.context.kept_states import KeptState
 
 
 def owned(claim: Claim) -> Document:
@@ -73,14 +75,22 @@ def version_by_workflow(versions: Mapping[str, str]) -> Document | None:
 
 class Ownership:
     def __init__(
-        self, store: RunStore, *, owner: str, lease_s: int, versions: Callable[[], Mapping[str, str]] = dict
+        self,
+        store: RunStore,
+        *,
+        owner: str,
+        lease_s: int,
+        versions: Callable[[], Mapping[str, str]] = dict,
+        states: KeptStates | None = None,
     ) -> None:
-        """`versions` are those of the packages as this process has them now: a run is pinned by its first claim."""
+        """`versions` are those of the packages as this process has them now: a run is pinned by its first claim.
+        `states` keeps what a run that succeeds leaves to later ones."""
         self._store = store
         self._versions = versions
         self._documents = Documents(
             store.database.client, own_database=store.database.name, found_within_s=found_within_s(lease_s)
         )
+        self._states = states or KeptStates(store.database)
         self._turns = Grouped(self._write_turns)
         self._owner = owner
         self._lease_s = lease_s
@@ -207,6 +217,7 @@ class Ownership:
         record: Mapping[str, Any],
         *,
         writes: Sequence[DocumentWrite] = (),
+        states: Sequence[KeptState] = (),
     ) -> RunState:
         """`record` is what the run document keeps of its end: outcome, usage, the last context, errors. What only rests
         would outlive a wish to cancel it that came too late for its owner to hear: it is cancelled."""
@@ -220,7 +231,7 @@ class Ownership:
         }
         if state in AT_REST:
             return await self._give_up(claim, state, end)
-        await self._write(claim, [{"$set": {**end, "state": state.value}}], to=state, writes=writes)
+        await self._write(claim, [{"$set": {**end, "state": state.value}}], to=state, writes=writes, states=states)
         return state
 
     async def requeue(self, claim: Claim, *, delay: timedelta, counts_as_attempt: bool, reason: str) -> RunState:
@@ -258,16 +269,21 @@ class Ownership:
         to: RunState | None = None,
         also: Mapping[str, Any] | None = None,
         writes: Sequence[DocumentWrite] = (),
+        states: Sequence[KeptState] = (),
     ) -> None:
         moved = {} if to is None else {"state": moves(RunState.RUNNING, to)}
         query = {**owned(claim), **moved, **(also or {})}
 
         async def step(session: AsyncClientSession | None = None) -> None:
+            if states and session is not None:
+                await self._states.write(states, run_id=claim.run_id, session=session)
             written = await self._store.runs.update_one(query, change, session=session)
             if written.matched_count == 0:
                 raise LeaseLostError(claim)
 
-        if writes:
+        if states:
+            await self._states.prepare(states)
+        if writes or states:
             await self._documents.write_with(step, writes)
         else:
             await step()

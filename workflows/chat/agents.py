@@ -18,8 +18,9 @@ from workflows.chat.tool_functions import ToolFunction, load_tool_functions
 from workflows.chat.tool_modules import PackageModules, forget_tool_modules
 from workflows.chat.tool_threads import ToolThreads
 from workflows.chat.transfers import transfer_tools
+from workflows.context.refresh import refreshed_by_agent
 from workflows.package.automatic import is_offered
-from workflows.package.models import Moment, Package
+from workflows.package.models import Moment, Package, Variable
 from workflows.package.raw.tree import content_version
 
 KEPT_VERSIONS = 64
@@ -35,6 +36,7 @@ class BuiltPackage:
     hooks: Mapping[str, tuple[Step, ...]] = field(default_factory=dict)  # by agent
     outputs: Mapping[str, AnswerModel] = field(default_factory=dict)  # by agent
     auto_tools: Mapping[str, tuple[ToolFunction, ...]] = field(default_factory=dict)  # by agent
+    refreshed: Mapping[str, tuple[Variable, ...]] = field(default_factory=dict)  # by agent that sees them
     incidents: tuple[Incident, ...] = ()  # while its files were imported: each run of it says so
 
 
@@ -70,7 +72,16 @@ def _build(package: Package, modules: PackageModules, models: Models, threads: T
     }
     manager = build_manager(package, models)
     return BuiltPackage(
-        package, agents, threads, manager, lifecycle, hooks, outputs, auto_tools, tuple(modules.incidents)
+        package,
+        agents,
+        threads,
+        manager,
+        lifecycle,
+        hooks,
+        outputs,
+        auto_tools,
+        refreshed_by_agent(package),
+        tuple(modules.incidents),
     )
 
 

@@ -90,25 +90,29 @@ AnyStep = Step | NewAnswer
 
 @dataclass(frozen=True, slots=True)
 class OpenTurn:
-    """A turn that is not finished: whose it is, and its steps in the order in which they were finished."""
+    """A turn that is not finished: whose it is, and its steps in the order in which they were finished. `refreshed`:
+    what was read again for it; None where nothing was to be read."""
 
     number: int
     agent: str
     steps: tuple[Step, ...]
+    refreshed: Mapping[str, Any] | None = None
 
     def as_document(self) -> dict[str, Any]:
         """PackageDefect when it is too large to be kept."""
         steps = [_step_document(step) for step in self.steps]
-        if len(json.dumps(steps, ensure_ascii=False, default=str).encode()) > MAX_JOURNAL:
+        kept = [*steps, self.refreshed]
+        if len(json.dumps(kept, ensure_ascii=False, default=str).encode()) > MAX_JOURNAL:
             raise PackageDefect(
                 f"what turn {self.number} has to keep while it waits for a person is larger than"
                 f" {MAX_JOURNAL // 1024**2} MB; let its tools return less, and write less to the context"
             )
-        return {"agent": self.agent, "number": self.number, "steps": steps}
+        document = {"agent": self.agent, "number": self.number, "steps": steps}
+        return document if self.refreshed is None else {**document, "refreshed": dict(self.refreshed)}
 
     @staticmethod
     def from_document(raw: Mapping[str, Any]) -> "OpenTurn":
-        return OpenTurn(raw["number"], raw["agent"], tuple(map(_read_step, raw["steps"])))
+        return OpenTurn(raw["number"], raw["agent"], tuple(map(_read_step, raw["steps"])), raw.get("refreshed"))
 
 
 def _step_document(step: Step) -> dict[str, Any]:
@@ -131,13 +135,14 @@ class Journal:
     steps: list[AnyStep] = field(default_factory=list)
     durable: bool = False
     answered: int = 0  # in this taking, by a model or from the record
+    refreshed: Mapping[str, Any] | None = None
     _calls: dict[str, CallStep] = field(default_factory=dict)
     _positions: dict[int, tuple[ToolCallEvent, str]] = field(default_factory=dict)
 
     @staticmethod
     def of(turn: OpenTurn) -> "Journal":
         calls = {step.position: step for step in turn.steps if isinstance(step, CallStep)}
-        return Journal(list(turn.steps), durable=True, _calls=calls)
+        return Journal(list(turn.steps), durable=True, refreshed=turn.refreshed, _calls=calls)
 
     def next_answer(self) -> AnswerStep | None:
         """The recorded answer that is due now; None when a model has to be asked."""

@@ -6,7 +6,7 @@ all happen inside of it, whatever path through a library leads there.
 
 import copy
 from collections import Counter
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import asdict, dataclass, field, replace
@@ -23,7 +23,7 @@ from workflows.context.context_variables import ContextVariables
 from workflows.context.redaction import Redactor, take_out
 from workflows.context.storable_values import plain_values, storable
 from workflows.outcome import Outcome
-from workflows.package.models import Package, Rule
+from workflows.package.models import Package, Rule, Variable
 from workflows.spans import NO_SPANS, Spans
 
 if TYPE_CHECKING:
@@ -38,9 +38,14 @@ OnToolCall = Callable[[str, float, bool], None]
 """Told of each tool call that was answered: the tool's name, the seconds it took, whether it failed."""
 RecordAnswer = Callable[[Mapping[str, Any]], Coroutine[Any, Any, None]]
 KeepOpenTurn = Callable[[OpenTurn], Awaitable[None]]
+ReadAgain = Callable[[Collection[Variable]], Awaitable[Mapping[str, Any]]]
 
 
 async def _keep_nothing(_: Any) -> None: ...
+
+
+async def _read_nothing(_: Collection[Variable]) -> Mapping[str, Any]:
+    return {}
 
 
 @dataclass(slots=True)
@@ -49,7 +54,8 @@ class Conversation:
     `ui_responses`: what the trigger answers in advance, by tool; `standing_by` names that trigger. `answers`: what was
     answered to tools' questions, by the question's id; `record_answer` keeps each use of a standing answer. `answer`:
     what a person has said since the last turn, and no turn says yet. `questions`: what tools ask of a person, when that
-    is why the chat rests. `open_turn`: the turn in which it rested, and goes on; `keep_open_turn` makes one durable."""
+    is why the chat rests. `open_turn`: the turn in which it rested, and goes on; `keep_open_turn` makes one durable.
+    `read_again` reads variables of the database."""
 
     built: "BuiltPackage"
     context: ContextVariables
@@ -71,6 +77,7 @@ class Conversation:
     open_turn: OpenTurn | None = None
     resting: bool = False  # in the middle of a turn, which is kept open
     keep_open_turn: KeepOpenTurn = _keep_nothing
+    read_again: ReadAgain = _read_nothing
     begun: Counter[str] = field(default_factory=Counter)  # steps outside of turns, by label
     incidents: list[Incident] = field(default_factory=list)  # outside of committed turns
     failed_steps: int = 0  # outside of turns
@@ -197,7 +204,9 @@ class LiveTurn:
 
     def open_turn(self) -> OpenTurn:
         """As it may be kept: without hidden values, and without the names that no tool may write."""
-        return OpenTurn(self.number, self.agent, tuple(map(self._kept_step, self.journal.steps)))
+        steps, refreshed = tuple(map(self._kept_step, self.journal.steps)), self.journal.refreshed
+        shown = None if refreshed is None else plain_values(refreshed.items(), self.chat.redactor.data)
+        return OpenTurn(self.number, self.agent, steps, shown)
 
     def _kept_step(self, step: AnyStep) -> Step:
         show, chat = self.chat.redactor.data, self.chat

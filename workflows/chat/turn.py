@@ -1,8 +1,10 @@
 """A turn: one agent is asked, its tools run, and what was said is derived from, routed on and made durable.
 
-before_agent → hooks → ask → structured reply → hooks → automatic tools → after_agent → hide → derive → route → commit
+refresh → before_agent → hooks → ask → structured reply → hooks → automatic tools → after_agent
+→ hide → derive → route → commit
 """
 
+import copy
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
@@ -16,7 +18,7 @@ from workflows.chat.errors import ChatError, NeedsHuman
 from workflows.chat.live import Conversation, LiveTurn
 from workflows.chat.messages import messages_for
 from workflows.chat.open_turns import begin_turn, rest
-from workflows.chat.protecting import protect
+from workflows.chat.protecting import protect, settle
 from workflows.chat.routing import Router
 from workflows.chat.speakers import Decision, decide
 from workflows.chat.structured_replies import fitting_reply
@@ -72,6 +74,7 @@ async def leave_turn(live: LiveTurn, error: BaseException) -> BaseException:
 async def speak(live: LiveTurn) -> tuple[str, Events]:
     """What the agent says in this turn, and what it did on the way."""
     chat = live.chat
+    await refresh_context(live)
     await lifecycle.before_agent(live)
     spec = chat.package.agents[live.agent]
     messages = messages_for(live.agent, chat.opening, chat.turns)
@@ -90,6 +93,18 @@ async def speak(live: LiveTurn) -> tuple[str, Events]:
         raise live.stop
     said: tuple[str, Events] = chat.redactor.data((text, [*await exchange.events(), *called]))
     return said
+
+
+async def refresh_context(live: LiveTurn) -> None:
+    """Reads again what the agent sees and is to be read in each turn. A turn that goes on keeps what it has read."""
+    chat, journal = live.chat, live.journal
+    variables = chat.built.refreshed.get(live.agent, ())
+    if not variables:
+        return
+    if journal.refreshed is None:
+        journal.refreshed = await chat.read_again(variables)
+    chat.context.update(copy.deepcopy(dict(journal.refreshed)))
+    settle(chat, after=live.agent)
 
 
 def learn(live: LiveTurn, text: str, events: Events, *, duration_s: float) -> None:

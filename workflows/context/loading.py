@@ -16,6 +16,7 @@ from workflows.context.context_variables import ContextVariables
 from workflows.context.documents import CheckWritable, ReadDocument
 from workflows.context.external.reader import no_external_reads
 from workflows.context.facts import FIXED_NAMES, RunFacts
+from workflows.context.kept_states import ReadStates, load_states, no_states
 from workflows.context.missing import ContextError, settle
 from workflows.context.plain_values import BASE_FLAGS, base_flags, plain_values, query_facts, read_inputs
 from workflows.context.reads import Readers, ReadExternal, read_values
@@ -37,6 +38,7 @@ class ContextSources:
     read_document: ReadDocument = field(repr=False)
     read_external: ReadExternal = field(default=no_external_reads, repr=False)
     check_writable: CheckWritable = field(default=anywhere, repr=False)
+    read_states: ReadStates = field(default=no_states, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +63,10 @@ async def load_context(
     read, missing_reads = await read_values(wanted, readers)
     settle([*missing_inputs, *missing_plain, *missing_reads], run_id=facts.run_id)
     await check_writes(wanted, supplied, sources.check_writable)
+    given = [name for name in inputs if payload.get(name) is not None]
+    kept = await load_states(package, facts, given, sources.read_states)
     # Last: whose run this is comes from the run, whatever a payload or a package calls by the same name.
-    context = purged({**flags, **inputs, **plain, **read, **base}, suppressed, run_id=facts.run_id)
+    context = purged({**flags, **inputs, **plain, **kept, **read, **base}, suppressed, run_id=facts.run_id)
     recompute(package, context, suppressed)
     try:
         check_context_size(context)

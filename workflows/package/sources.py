@@ -8,6 +8,7 @@ from workflows.context.observing import Transition
 
 SourceKind = Literal["env", "db", "entity", "static", "state", "computed", "external", "file", "runtime"]
 WriteStrategy = Literal["immediate", "on_success"]
+PersistKey = Literal["none", "user_id", "chat_id"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,13 +21,15 @@ class EnvSource:
 
 @dataclass(frozen=True, slots=True)
 class DatabaseSource:
-    """The newest document that matches, projected to `fields`; one field gives its value, several a mapping."""
+    """The newest document that matches, projected to `fields`; one field gives its value, several a mapping.
+    `is_refreshed`: it is read again before each turn of an agent that sees it."""
 
     kind: ClassVar[SourceKind] = "db"
     database: str
     collection: str
     query: Mapping[str, Any]
     fields: tuple[str, ...]
+    is_refreshed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,10 +68,12 @@ class StaticSource:
 
 @dataclass(frozen=True, slots=True)
 class StateSource:
-    """Begins at its default; what a turn shows, or a tool, changes it."""
+    """Begins at its default; what a turn shows, or a tool, changes it. `persist_key`: whose value later runs begin
+    with; None where the value ends with its run."""
 
     kind: ClassVar[SourceKind] = "state"
     transitions: tuple[Transition, ...] = ()
+    persist_key: PersistKey | None = None
 
 
 @dataclass(frozen=True, slots=True)

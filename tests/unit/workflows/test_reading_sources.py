@@ -26,6 +26,7 @@ from workflows.package.sources import (
     FileSource,
     RuntimeSource,
     Source,
+    StateSource,
     StaticSource,
     WriteTarget,
 )
@@ -73,6 +74,11 @@ EXAMPLES: list[tuple[dict[str, Any], Source]] = [
     ({"type": "build_context"}, RuntimeSource()),
     (DB, DatabaseSource("d", "c", APP, ("f",))),
     ({**DB, "type": "data_reference", "refresh_strategy": "once", "db_type": "mongodb"}, DatabaseSource("d", "c", APP, ("f",))),
+    ({**DB, "refresh_strategy": " Per_Turn"}, DatabaseSource("d", "c", APP, ("f",), is_refreshed=True)),
+    ({"type": "state", "persist": True}, StateSource(persist_key="none")),
+    ({"type": "state", "persist": "yes", "persist_key": "USER_ID"}, StateSource(persist_key="user_id")),
+    ({"type": "derived", "persist": True, "persist_key": "chat_id"}, StateSource(persist_key="chat_id")),
+    ({"type": "state", "persist": False}, StateSource()),
     (
         {"type": "database", "database": "d", "collection": "c", "query_template": {"kind": "x", **APP}, "field": "f"},
         DatabaseSource("d", "c", {"kind": "x", **APP}, ("f",)),
@@ -150,6 +156,7 @@ FAULTS: list[tuple[dict[str, Any], tuple[str, str, str]]] = [
     ({**DB, "fields": [5]}, ("error", "wrong_type", "fields")),
     ({**DB, "db_type": "postgres"}, ("error", "unsupported", "db_type")),
     ({**DB, "refresh_strategy": "every_turn"}, ("warning", "not_executed", "refresh_strategy")),
+    ({**ENTITY, "refresh_strategy": "per_turn"}, ("warning", "not_executed", "refresh_strategy")),
     ({**DB, "query_template": {"$where": "1"}}, ("error", "forbidden_operator", "query_template")),
     ({**DB, "query_template": {"a": [{"$or": [{"$expr": {"$function": {}}}]}]}}, ("error", "forbidden_operator", "query_template")),
     ({**DB, "query": {"x": {"$accumulator": 1}}}, ("error", "forbidden_operator", "query")),
@@ -211,7 +218,8 @@ FAULTS: list[tuple[dict[str, Any], tuple[str, str, str]]] = [
     ({**HTTP, "select": "a["}, ("error", "bad_expression", "select")),
     ({**HTTP, "body": {"a": 1}}, ("warning", "not_executed", "body")),
     ({"type": "file"}, ("error", "missing_field", "path")),
-    ({"type": "state", "persist": True}, ("warning", "not_executed", "persist")),
+    ({"type": "state", "persist_key": "user_id"}, ("warning", "not_executed", "persist_key")),
+    ({"type": "state", "persist": True, "persist_key": "app_id"}, ("error", "wrong_value", "persist_key")),
 ]  # fmt: skip
 
 

@@ -288,7 +288,7 @@ PLACE = "definitions.v.source"
         ({"triggers": [{**TRIGGER, "once": True}]}, ("warning", "not_executed", "triggers[0].once")),
         ({"triggers": [{**TRIGGER, "to": []}]}, ("warning", "wrong_type_of_value", "triggers[0].to")),
         ({"required": True}, ("warning", "not_executed", "required")),
-        ({"persist": True}, ("warning", "not_executed", "persist")),
+        ({"persist_key": "none"}, ("warning", "not_executed", "persist_key")),
     ],
 )  # fmt: skip
 def test_a_fault_of_state_is_found_where_it_is(source: Any, expected: tuple[str, str, str]) -> None:

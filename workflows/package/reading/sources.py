@@ -26,6 +26,7 @@ from workflows.package.sources import (
     DatabaseSource,
     EntitySource,
     EnvSource,
+    PersistKey,
     RuntimeSource,
     Source,
     StateSource,
@@ -34,6 +35,8 @@ from workflows.package.sources import (
 )
 
 _READ_ONCE = ("once", "on_start", "never", "startup")
+_READ_AGAIN = "per_turn"
+_PERSIST_KEYS: Mapping[str, PersistKey] = {key: key for key in get_args(PersistKey)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,13 +72,14 @@ def _database(source: Section, given: SourceContext) -> Source:
     query = _query(source)
     fields = _fields(source)
     _check_provider(source)
+    is_refreshed = _is_refreshed(source)
     if given.legacy and not (given.database or source.text(*DATABASE_NAMES)):
         message = "is not named, so nothing is read and the default holds; add database_name"
         source.warning("no_database", "database_name", message)
         source.required_text(*COLLECTION_NAMES)
         return StateSource()
     database, collection = read_place(source, database=given.database)
-    return DatabaseSource(database, collection, query, fields)
+    return DatabaseSource(database, collection, query, fields, is_refreshed)
 
 
 def _query(source: Section) -> Mapping[str, Any]:
@@ -145,9 +149,14 @@ def _check_provider(source: Section) -> None:
     kind = source.text("db_type")
     if kind is not None and kind.lower() not in ("mongodb", "mongo"):
         source.error("unsupported", "db_type", f"{kind} is not read; only mongodb is")
-    strategy = source.text("refresh_strategy")
-    if strategy is not None and strategy.lower() not in _READ_ONCE:
-        source.ignored("refresh_strategy", f"{strategy} is not executed: the value is read once, when the run starts")
+
+
+def _is_refreshed(source: Section) -> bool:
+    strategy = (source.text("refresh_strategy") or _READ_ONCE[0]).strip().lower()
+    if strategy not in (*_READ_ONCE, _READ_AGAIN):
+        why = f"{strategy[:100]} is not executed: the value is read once, when the run starts; write per_turn or once"
+        source.ignored("refresh_strategy", why)
+    return strategy == _READ_AGAIN
 
 
 def _entity(source: Section, given: SourceContext) -> Source:
@@ -160,6 +169,11 @@ def _entity(source: Section, given: SourceContext) -> Source:
         source.error("missing_field", "search_by", message)
     fields = _fields(source)
     _check_provider(source)
+    if _is_refreshed(source):
+        why = (
+            "an entity is read once, since what the run makes of it is written back; use a data_reference to read again"
+        )
+        source.ignored("refresh_strategy", why)
     strategy = write_strategy(source, default=None)
     value = None if query is None or by is None else query[by]
     write = WriteTarget(database, collection, by or "", strategy, value=value) if strategy is not None else None
@@ -187,10 +201,19 @@ def _written_key(source: Section, query: Mapping[str, Any]) -> str | None:
 
 
 def _state(source: Section, given: SourceContext) -> Source:
-    if source.flag("persist"):
-        message = "the value is kept with its run, not for later runs; use a data_entity for that, or leave it out"
-        source.ignored("persist", message)
-    return StateSource(read_transitions(source, given.type))
+    return StateSource(read_transitions(source, given.type), _persist_key(source))
+
+
+def _persist_key(source: Section) -> PersistKey | None:
+    written = source.text("persist_key")
+    if not source.flag("persist"):
+        if written is not None:
+            source.ignored("persist_key", "keeps nothing without persist: true")
+        return None
+    key = _PERSIST_KEYS.get((written or "none").strip().lower())
+    if key is None:
+        source.error("wrong_value", "persist_key", f"must be one of {', '.join(_PERSIST_KEYS)}")
+    return key or "none"
 
 
 def _file(source: Section, given: SourceContext) -> Source:

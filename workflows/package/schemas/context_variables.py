@@ -1,5 +1,7 @@
 """The schema of the context_variables file."""
 
+from typing import get_args
+
 from workflows.context.value_types import TYPE_NAMES
 from workflows.package.schemas.vocabulary import (
     ANYTHING,
@@ -18,6 +20,7 @@ from workflows.package.schemas.vocabulary import (
     text,
     whole,
 )
+from workflows.package.sources import PersistKey
 
 _SOURCES = (
     *("environment", "config", "database", "data_reference", "data_entity", "static", "derived", "state"),
@@ -137,7 +140,9 @@ def _source() -> Schema:
             "path": text("A file of the package"),
             "format": one_of(("json", "yaml", "text"), "Default: by the file's suffix"),
             "encoding": text("Default utf-8"),
-            **read_only("persist", "refresh_strategy"),
+            "refresh_strategy": text("once, or per_turn: read again before each turn of an agent that sees it"),
+            "persist": flag("Of a state: later runs begin with what the last successful one left"),
+            "persist_key": one_of(get_args(PersistKey), "Whose value it is; default none: one for the whole app"),
         },
         required=["type"],
     )
