@@ -2,11 +2,11 @@
 
 from tests.designs.marks import read_marks
 from tests.designs.page import PAGE, page_of
-from tests.designs.statements import problems_of, read_designs, tests_by_statement
+from tests.designs.statements import problems_of, read_designs, group_marks
 
 
 def main() -> None:
-    designs, tests = read_designs(), tests_by_statement(read_marks())
+    designs, tests = read_designs(), group_marks(read_marks())
     if problems := problems_of(designs, tests):
         raise SystemExit("\n".join(problems))
     PAGE.write_text(page_of(designs, tests), encoding="utf-8")

@@ -1,5 +1,6 @@
 """The page `docs/designs.md`, made from the statements and the marks at the tests."""
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
@@ -11,17 +12,19 @@ COMMAND = ".venv/bin/python -m tests.designs"
 INTRODUCTION = f"""\
 # The designs, statement by statement
 
-Unattended keeps the words of five designs, and of the card that names the product. This page lists what each of them says, in the order in which it says it, with the tests that hold it. Where two designs disagree, the one with the lower number wins.
+Five designs, and the card that names the product, say what Unattended does. This page lists each of their statements, \
+in their order, with the tests that hold it. Where two designs disagree, the one with the lower number wins.
 
 {{abouts}}
 
-How to read the last column:
-- **a test**: it fails when the product no longer keeps the statement. Several tests hold it from several sides.
-- **differs, because …**: the product keeps the purpose in another way. Tests beside it hold that way.
-- **comes with …**: not built yet; the name is that of the feature that will bring it.
-- **not for a headless product**: a matter of screens, of advice to authors, or of another runtime's inside.
+The last column says how a statement stands:
+- **a test**: it fails when the product no longer keeps the statement.
+- **differs, because …**: the product keeps the statement's purpose in another way; tests beside it hold that way.
+- **comes with …**: not built yet; named is the feature that brings it.
+- **not for a headless product: …**: a matter of screens, advice to authors, or an inside of another runtime.
 
-The page is made by a script from `tests/designs/statements.yaml` and from the marks `@pytest.mark.design` at the tests. After a change of either, run `{COMMAND}`. A test compares the page with them.
+A script makes the page from `tests/designs/statements.yaml` and the marks `@pytest.mark.design` at the tests. \
+After a change of either run `{COMMAND}`; a test fails until then.
 """
 TOTALS = "| design | statements | held | differ | come later | not headless |\n|---|---|---|---|---|---|"
 KINDS = ("held", "differs", "comes_with", "not_headless")
@@ -47,7 +50,7 @@ def _totals(designs: Sequence[Design]) -> Iterator[str]:
     for design in designs:
         counted = Counter((statement.reasons or ["held"])[0] for statement in design.statements)
         total += counted
-        anchor = _heading(design).lower().replace(".", "").replace(",", "").replace(" ", "-")
+        anchor = re.sub(r"[^\w\- ]", "", _heading(design).lower()).replace(" ", "-")
         yield _counts(f"[{_heading(design)}](#{anchor})", counted)
     yield _counts("all", total)
 

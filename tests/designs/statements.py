@@ -54,7 +54,7 @@ def _design(written: Mapping[str, Any]) -> Design:
     return Design(written["design"], written["title"], written["about"], tuple(statements))
 
 
-def tests_by_statement(marks: Sequence[Mark]) -> dict[str, list[Mark]]:
+def group_marks(marks: Sequence[Mark]) -> dict[str, list[Mark]]:
     """Groups marks by statement, the fast tests of each first."""
     tests: dict[str, list[Mark]] = defaultdict(list)
     for mark in sorted(marks, key=lambda mark: (not mark.path.startswith("tests/unit/"), mark)):
