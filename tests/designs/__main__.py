@@ -2,7 +2,7 @@
 
 from tests.designs.marks import read_marks
 from tests.designs.page import PAGE, page_of
-from tests.designs.statements import problems_of, read_designs, group_marks
+from tests.designs.statements import group_marks, problems_of, read_designs
 
 
 def main() -> None:

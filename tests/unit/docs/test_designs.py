@@ -6,7 +6,7 @@ import pytest
 
 from tests.designs.marks import Mark, marks_of, read_marks
 from tests.designs.page import COMMAND, PAGE, page_of
-from tests.designs.statements import Design, Statement, Tests, problems_of, read_designs, group_marks
+from tests.designs.statements import Design, Statement, Tests, group_marks, problems_of, read_designs
 
 FEATURES = {
     "action plans",
