@@ -264,7 +264,7 @@ def test_every_field_of_the_file_set_is_read(file_set: Package) -> None:
     assert file_set.exposed["FinanceSpecialist"] == ("support_mail", "current_domain")
 
 
-@pytest.mark.design("D1-33", "D1-69", "D4-19", "D4-21", "D4-72", "D4-75")
+@pytest.mark.design("D1-33", "D1-69", "D2-4", "D4-19", "D4-21", "D4-72", "D4-75")
 async def test_the_file_set_is_a_workflow_that_runs(file_set: Package, tmp_path: Path) -> None:
     answers = {"answers": {"RouterAgent": [{"text": json.dumps(ANALYSIS)}]}, "default": {"text": "It is on its way."}}
     chat = Chat(built(file_set, answers, tmp_path / "p"), {"current_domain": "unknown", "support_mail": "help@acme"})
