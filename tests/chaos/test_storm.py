@@ -96,6 +96,7 @@ async def stormy_stage(tmp_path: Path) -> AsyncIterator[Stage]:
         yield stage
 
 
+@pytest.mark.design("D4-89")
 async def test_every_accepted_run_ends_once_whatever_dies(stormy_stage: Stage) -> None:
     stage, chance = stormy_stage, random.Random(SEED)
     stage.package("Relay", known_relay("Relay", AGENTS))

@@ -69,6 +69,7 @@ def body(text: str) -> Any:
     return json.loads(base64.b64decode(message["body"]))
 
 
+@pytest.mark.design("U-5")
 def test_a_wake_up_is_byte_for_byte_what_celery_itself_would_push(app: Celery, redis: Written) -> None:
     args: Any = [{"v": 1, "run_id": "run_1"}]
     app.tasks[TASK].apply_async(args=args)

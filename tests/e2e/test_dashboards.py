@@ -88,6 +88,7 @@ def rules(folder: Path) -> list[Path]:
     return sorted(hasty.iterdir())
 
 
+@pytest.mark.design("U-8")
 async def test_every_query_finds_something_while_all_roles_work(tmp_path: Path) -> None:
     with (
         prometheus(tmp_path, scrape_config(targets_file(tmp_path), rule_files=rules(tmp_path))) as server,

@@ -13,6 +13,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(180)]
 ROLES_AND_SERVERS = 7
 
 
+@pytest.mark.design("U-5")
 def test_four_triggers_start_four_kinds_of_runs_and_the_bill_is_shown(tmp_path: Path) -> None:
     done = unattended("demo", "--json", cwd=tmp_path)
 

@@ -69,6 +69,7 @@ ASKED = [
 ]
 
 
+@pytest.mark.design("D4-82")
 async def test_totals_are_the_ledgers_before_between_and_after_roll_ups(store: RunStore, roll_up: RollUp) -> None:
     await insert(store, random_rows(250, seed=1))
     for _ in range(4):  # none, 100, 200 and all of them are added

@@ -60,6 +60,7 @@ def value(series: Series, name: str, **labels: str) -> float:
     return series[f"unattended_{name}", frozenset(labels.items())]
 
 
+@pytest.mark.design("D4-104")
 async def test_numbers_are_the_stores_and_survive_a_restart(stage: Stage) -> None:
     stage.package("Relay", relay("Relay", ["A", "B"]))
     usage = {"input": 100, "cached_input": 30, "output": 10, "reasoning": 4}

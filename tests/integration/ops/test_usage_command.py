@@ -69,6 +69,7 @@ async def test_json_and_csv_have_the_same_fields_and_the_same_numbers(stage: Sta
     assert [int(row["input_tokens"]) for row in found] == [row["input_tokens"] for row in rows]
 
 
+@pytest.mark.design("D4-81")
 @pytest.mark.parametrize("rolled_up", [False, True])
 async def test_filters_and_times_choose_what_is_summed(stage: Stage, rolled_up: bool) -> None:
     await use(stage.store.database, CALLS)

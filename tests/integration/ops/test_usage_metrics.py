@@ -124,6 +124,7 @@ async def of_ledger(store: RunStore) -> dict[str, Series]:
     }
 
 
+@pytest.mark.design("U-7")
 @pytest.mark.parametrize("seed", [1, 2])
 async def test_whatever_happens_to_the_ledger_metrics_are_its_sums(store: RunStore, seed: int) -> None:
     """One exporter that has seen everything and one that starts now, at every step."""

@@ -19,6 +19,7 @@ from workers.store.storable import NotStorableError
 pytestmark = pytest.mark.integration
 
 
+@pytest.mark.design("U-8", "D4-87")
 async def test_an_inserted_document_becomes_a_run_with_what_the_trigger_maps(bench: Bench, store: RunStore) -> None:
     bench.declare(
         {

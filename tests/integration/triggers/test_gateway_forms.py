@@ -27,6 +27,7 @@ def multipart(**fields: str) -> dict[str, tuple[None, str]]:
     return {name: (None, value) for name, value in fields.items()}
 
 
+@pytest.mark.design("D4-85")
 async def test_three_ways_to_send_a_form_are_one(gateway: Gateway) -> None:
     answers = [
         await gateway.client.post(LEAD, json=ADA),

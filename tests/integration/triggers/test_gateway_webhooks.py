@@ -38,6 +38,7 @@ def is_problem(answer: Any, status: int) -> bool:
     return True
 
 
+@pytest.mark.design("D4-88")
 async def test_an_accepted_call_is_a_durable_run(gateway: Gateway) -> None:
     answer = await gateway.client.post(PAID, **standard_signed('{"order": {"id": 7}}', delivery="msg_7"))
 

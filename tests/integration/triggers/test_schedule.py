@@ -29,6 +29,7 @@ async def test_a_schedule_first_fires_at_its_next_nominal_time_and_not_when_it_i
     assert document["next_at"] == NOON + timedelta(minutes=1)
 
 
+@pytest.mark.design("U-8", "D4-86")
 async def test_a_tick_starts_one_run_for_each_app_with_what_the_trigger_maps(
     schedules: Bench, store: RunStore, clock: Clock
 ) -> None:

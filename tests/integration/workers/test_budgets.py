@@ -86,6 +86,7 @@ async def remade(stage: Stage, budget: Budget, **changes: Any) -> None:
     await Budgets(stage.store.database).set(replace(budget, **changes), by="a test")
 
 
+@pytest.mark.design("D4-83")
 @pytest.mark.parametrize("change", ["raised", "removed", "soft", "own"])
 async def test_new_runs_wait_while_all_is_spent_and_go_on_when_it_is_not(stage: Stage, change: str) -> None:
     stage.package("Relay", relay("Relay", ["A"]))

@@ -41,6 +41,7 @@ async def test_a_context_is_kept_as_a_tool_left_it_and_what_a_store_refuses_as_t
     assert turn["context_changes"] == {name: context[name] for name in ("basket", "$cost.eur", "nested", "plain")}
 
 
+@pytest.mark.design("D1-2")
 async def test_a_database_variable_is_the_newest_document_of_the_runs_own_app(stage: Stage) -> None:
     database = stage.store.database
     order = {

@@ -446,6 +446,7 @@ async def test_ten_slow_reads_take_as_long_as_one() -> None:
     assert sorted(values) == list(range(10))
 
 
+@pytest.mark.design("D4-46")
 async def test_a_run_reads_external_values_of_allowed_hosts(stage: Stage) -> None:
     def plan(asked: Asked, _: int) -> Answer:
         return answer(
@@ -485,6 +486,7 @@ async def test_a_run_reads_external_values_of_allowed_hosts(stage: Stage) -> Non
     assert "k3y" not in log
 
 
+@pytest.mark.design("D1-30")
 async def test_a_verbose_log_shows_the_loaded_context_in_previews(stage: Stage) -> None:
     package = relay("Verbose", ["A"])
     package["context_variables"] = {

@@ -91,6 +91,7 @@ async def test_an_app_id_may_be_stored_as_an_object_id(store: RunStore, document
     assert await documents.read(reading(store, {}, app_id="acme")) is None
 
 
+@pytest.mark.design("D1-47")
 async def test_the_newest_is_read_and_only_its_named_fields_are_sent(store: RunStore, documents: Documents) -> None:
     await store.database["orders"].insert_many(
         [{"_id": 1, "n": 1, "card": "4111"}, {"_id": 2, "n": 2, "card": "4111"}, {"_id": 3, "n": 3, "app_id": "globex"}]

@@ -181,6 +181,7 @@ def seen(text: str) -> list[str]:
     return [mark for mark in MARKS if mark in text]
 
 
+@pytest.mark.design("U-6", "D1-75", "D4-65")
 @pytest.mark.parametrize("log_format", ["console", "json"])
 async def test_in_production_a_canary_is_nowhere(stage: Stage, log_format: str) -> None:
     wordy = {"OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT": "true", "OTEL_BSP_SCHEDULE_DELAY": "100"}

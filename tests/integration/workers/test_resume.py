@@ -27,6 +27,7 @@ async def one_turn_done(stage: Stage, workflow: str, **checkpoint: Any) -> tuple
     return first, claim
 
 
+@pytest.mark.design("D4-90")
 async def test_a_turn_whose_worker_died_before_the_run_was_moved_on_is_taken_again(stage: Stage) -> None:
     stage.package("Relay", relay("Relay", ["A", "B", "C"]))
     stage.answers({agent: [{"text": f"{agent} speaks"}] for agent in "ABC"})

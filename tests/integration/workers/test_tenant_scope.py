@@ -88,6 +88,7 @@ def text_of(value: Any) -> Any:
     return value.get("text", NOTHING) if isinstance(value, dict) else value
 
 
+@pytest.mark.design("D4-76")
 async def test_no_source_reads_a_document_of_another_app(stage: Stage) -> None:
     reading = {**database(stage), **entities(stage)}
     stage.package("Spy", {**spy({**reading, **others()}), "owner": "globex"})

@@ -27,6 +27,7 @@ async def work(context_variables=None):
 """
 
 
+@pytest.mark.design("U-6", "D4-75")
 async def test_a_run_goes_through_its_agents_and_is_accounted(stage: Stage) -> None:
     stage.package("Relay", relay("Relay", ["A", "B", "C"]))
     usage = {"input": 100, "cached_input": 40, "output": 10, "reasoning": 4}
@@ -140,6 +141,7 @@ async def test_what_cannot_work_fails_at_once_and_says_why(stage: Stage, workflo
     assert "Traceback" not in run["outcome"]["reason"]
 
 
+@pytest.mark.design("D4-89")
 async def test_a_stopping_worker_hands_its_run_back_and_another_goes_on(stage: Stage) -> None:
     package = relay("Relay", ["A", "B"])
     package["tools"] = {"tools": [{"agent": "A", "file": "work.py", "function": "work"}]}
@@ -198,6 +200,7 @@ async def test_a_worker_that_is_told_to_stop_while_it_starts_stops(stage: Stage,
     await asyncio.wait_for(process.wait(), 20)
 
 
+@pytest.mark.design("D4-93")
 async def test_an_edited_package_is_used_by_the_next_run(stage: Stage) -> None:
     stage.package("Relay", relay("Relay", ["A"]))
     await stage.start_worker()

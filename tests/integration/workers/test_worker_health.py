@@ -177,6 +177,7 @@ async def test_a_tool_that_never_lets_go_of_the_event_loop_ends_the_process(stag
     assert [line["ended"] for line in run["history"]] == ["worker_lost", "succeeded"]
 
 
+@pytest.mark.design("D4-102", "D4-105")
 async def test_its_metrics_are_valid_and_say_what_its_runs_did(stage: Stage) -> None:
     package = relay("Relay", ["A", "B"])
     package["tools"] = {

@@ -58,6 +58,7 @@ async def stored(store: RunStore, collection: str) -> list[dict[str, Any]]:
     return found
 
 
+@pytest.mark.design("D4-41")
 async def test_what_one_run_writes_the_next_one_reads(stage: Stage) -> None:
     desk(stage, ["A", "B"])
     answers(stage)

@@ -39,6 +39,7 @@ def read(region: str, *, context_variables=None) -> dict:
 """
 
 
+@pytest.mark.design("D5-28")
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 @pytest.mark.parametrize("protocol", PROTOCOLS, ids=str)
 async def test_a_chat_with_tools_reaches_the_server_and_its_usage_the_ledger(

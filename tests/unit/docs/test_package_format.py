@@ -207,6 +207,7 @@ def test_the_bounds_and_defaults_are_those_of_the_code() -> None:
 TRIGGERS = [(names[0], example) for names, example, _ in rows(section("### What changes a state"))]
 
 
+@pytest.mark.design("D2-16")
 def test_every_trigger_of_a_state_has_an_example() -> None:
     assert {name for name, _ in TRIGGERS} == set(trigger_types())
     assert all(f"`{name}`" in section("### What changes a state") for name in NEVER_FIRES)

@@ -97,6 +97,7 @@ def test_uids_and_panel_numbers_are_the_same_for_ever() -> None:
         assert all(first < panel["id"] < first + 100 for panel in panels(DASHBOARDS[name]))
 
 
+@pytest.mark.design("U-8")
 @every
 def test_only_metrics_that_exist_are_asked_for(name: str) -> None:
     rows = re.findall(r"^\| `(\w+)` \| (\w+) \|", (ROOT / "docs" / "metrics.md").read_text(), re.MULTILINE)

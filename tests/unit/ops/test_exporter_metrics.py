@@ -47,6 +47,7 @@ def shown(*usage: UsageTotals, named: Sequence[str] = ("acme",), **more: Any) ->
     return series_of(collector)
 
 
+@pytest.mark.design("U-7", "D4-104")
 def test_agents_and_failures_are_added_up_where_a_metric_does_not_name_them() -> None:
     series = shown(row(4, agent="A"), row(2, agent="B"), row(1, agent="B", ok=False))
 

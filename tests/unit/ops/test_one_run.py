@@ -281,6 +281,7 @@ async def test_a_preset_that_makes_no_sense_is_refused(tmp_path: Path, preset: d
         await run_package_async(folder, script=DONE, context=preset)
 
 
+@pytest.mark.design("D4-65")
 async def test_production_has_no_environment_variables_not_even_preset_ones(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

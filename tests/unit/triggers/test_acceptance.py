@@ -31,6 +31,7 @@ def request() -> RunRequest:
     return RunRequest("acme", "Digest", TriggerEvent("webhook", "hook", "1", fired_at=datetime(2026, 3, 1, tzinfo=UTC)))
 
 
+@pytest.mark.design("U-5")
 async def test_a_run_is_durable_before_anybody_is_woken_for_it() -> None:
     desk = Desk()
 

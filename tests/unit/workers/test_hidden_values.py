@@ -45,6 +45,7 @@ ENVIRON = {
 SECRETS = {"value-of-hook", "value-in-file", "value-of-rates"}
 
 
+@pytest.mark.design("D1-75")
 @pytest.mark.parametrize(
     ("environment", "hidden"),
     [

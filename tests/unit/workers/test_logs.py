@@ -185,6 +185,7 @@ class Holder:
         return f"holds {CANARY}"
 
 
+@pytest.mark.design("D1-57")
 @pytest.mark.parametrize("formatter", [ConsoleFormatter, JsonFormatter])
 @pytest.mark.parametrize(
     "failed",

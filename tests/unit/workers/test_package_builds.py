@@ -22,6 +22,7 @@ async def why_not(folder: Path, workflow: str) -> str:
     return str(caught.value)
 
 
+@pytest.mark.design("D1-1")
 async def test_a_refused_package_is_named_with_its_first_fault(tmp_path: Path) -> None:
     folder = write_package(tmp_path / "P", tools="- [")
 

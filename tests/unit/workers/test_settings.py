@@ -161,6 +161,7 @@ def test_an_empty_variable_is_not_set(variable: str) -> None:
     assert replace(load_settings({variable: ""}), environ={}) == Settings()
 
 
+@pytest.mark.design("D1-25")
 @pytest.mark.parametrize(
     ("raw", "included"), [("", False), ("0", False), ("No", False), (" off ", False), ("1", True), ("anything", True)]
 )

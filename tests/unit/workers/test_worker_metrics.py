@@ -7,6 +7,7 @@ import pytest
 
 from workers.process.worker_metrics import WorkerMetrics
 from workers.store.run import RunState
+from workflows.chat.transcript import Turn
 from workflows.outcome import OutcomeKind
 
 NOW = datetime.now(UTC)
@@ -48,6 +49,31 @@ def test_a_run_that_waits_for_a_person_has_not_ended(state: RunState, count: int
     metrics.finished(run(), state)
 
     assert value(metrics, "run_duration_seconds_count", workflow="Digest") == count
+
+
+@pytest.mark.design("D4-101")
+def test_turns_are_counted_by_agent() -> None:
+    metrics = WorkerMetrics()
+
+    for agent in ("Collector", "Writer", "Collector"):
+        metrics.turn("Digest", Turn(agent, "done"))
+
+    counts = {agent: value(metrics, "turns_total", workflow="Digest", agent=agent) for agent in ("Collector", "Writer")}
+    assert counts == {"Collector": 2, "Writer": 1}
+
+
+@pytest.mark.design("D4-102", "D4-105")
+def test_time_and_errors_of_tools_are_counted_by_tool() -> None:
+    metrics = WorkerMetrics()
+
+    metrics.tool_call("Digest", "fetch", 0.5, failed=False)
+    metrics.tool_call("Digest", "fetch", 1.5, failed=True)
+    metrics.tool_call("Digest", "write", 0.1, failed=False)
+
+    fetch, write = ({"workflow": "Digest", "tool": tool} for tool in ("fetch", "write"))
+    assert value(metrics, "tool_call_seconds_sum", **fetch) == 2
+    assert value(metrics, "tool_call_seconds_count", **fetch) == 2
+    assert (value(metrics, "tool_errors_total", **fetch), value(metrics, "tool_errors_total", **write)) == (1, 0)
 
 
 def test_workflows_that_no_package_has_share_a_label() -> None:

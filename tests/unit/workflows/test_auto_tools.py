@@ -67,6 +67,7 @@ def calls(kept: Kept, turn: int = 1) -> list[tuple[str, Any, str]]:
     return [(call["name"], json.loads(call["arguments"]), result["text"]) for call, result in together]
 
 
+@pytest.mark.design("D4-19", "D5-17")
 async def test_a_tool_is_called_with_the_reply_before_routing(tmp_path: Path) -> None:
     outcome, kept = await automatic(tmp_path / "p", SAVE).run()
 
@@ -171,6 +172,7 @@ MATCHES: list[tuple[dict[str, str], Any, str, Any]] = [
 ]
 
 
+@pytest.mark.design("D4-2")
 @pytest.mark.parametrize(("fields", "says", "parameters", "arguments"), MATCHES)
 async def test_arguments_are_found_by_their_words(
     tmp_path: Path, fields: dict[str, str], says: Any, parameters: str, arguments: Any

@@ -43,6 +43,7 @@ def turns(package: Package) -> int:
     return package.orchestrator.limits.max_turns
 
 
+@pytest.mark.design("D4-107")
 def test_an_edit_is_used_by_whoever_asks_next_and_the_old_version_is_kept(tmp_path: Path) -> None:
     folder = write_package(tmp_path / "P")
     catalog = Catalog([tmp_path])
@@ -82,6 +83,7 @@ def test_an_edit_of_a_tool_is_a_new_version(tmp_path: Path) -> None:
     assert small(catalog).version != before.version
 
 
+@pytest.mark.design("D1-1")
 @pytest.mark.parametrize("broken", ["- [", "workflow_name: Small\n"])
 def test_a_broken_edit_keeps_the_last_good_version_and_is_reported_once(
     tmp_path: Path, broken: str, caplog: pytest.LogCaptureFixture
@@ -216,6 +218,7 @@ def test_a_removed_package_is_gone_but_its_runs_can_finish(tmp_path: Path) -> No
     assert catalog.get("Small", version="another") is None
 
 
+@pytest.mark.design("D4-93")
 def test_a_new_package_appears(tmp_path: Path) -> None:
     catalog = Catalog([tmp_path / "later"])
     assert catalog.packages() == {}

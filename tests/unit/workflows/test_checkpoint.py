@@ -169,6 +169,7 @@ def comparable(kept: Kept) -> list[Any]:
     return checkpoints
 
 
+@pytest.mark.design("D1-10", "D4-90")
 @settings(max_examples=12)
 @given(st.fixed_dictionaries({"A": scripts, "B": scripts}))
 async def test_a_chat_that_stops_after_every_turn_goes_on_as_if_it_had_not(script: dict[str, Any]) -> None:

@@ -58,6 +58,7 @@ def test_a_place_that_the_reader_gave_is_used() -> None:
     assert [path for *_, path in found(checked)] == ["agents[2]", "agents[0]"]
 
 
+@pytest.mark.design("D1-55")
 def test_variables_inputs_and_base_facts_can_be_exposed() -> None:
     checked = package(
         variables=states("v"), orchestrator={"inputs": {"region": {}}}, exposed={"A": ("v", "region", "app_id")}
@@ -65,6 +66,7 @@ def test_variables_inputs_and_base_facts_can_be_exposed() -> None:
     assert found(checked) == []
 
 
+@pytest.mark.design("D1-15", "D1-37", "D1-41")
 @pytest.mark.parametrize(
     ("condition", "source", "code"),
     [

@@ -39,6 +39,7 @@ def waiting(*transitions: Transition, **parts: Any) -> Package:
     return package(variables=variables(v=StateSource(transitions)), **given)
 
 
+@pytest.mark.design("D4-26")
 @pytest.mark.parametrize(
     ("checked", "findings"),
     [

@@ -17,6 +17,7 @@ def prompted(prompt: str, **parts: Any) -> Package:
     return package(agents={**agents("B"), **agents(A=prompt)}, variables=states("seen", "hidden"), **parts)
 
 
+@pytest.mark.design("D4-98")
 @pytest.mark.parametrize(
     ("prompt", "code"),
     [

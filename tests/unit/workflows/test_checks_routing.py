@@ -41,6 +41,7 @@ def test_a_way_from_start_to_end_is_no_finding() -> None:
     assert found(package()) == []
 
 
+@pytest.mark.design("D4-97")
 @pytest.mark.parametrize(
     ("checked", "finding"),
     [

@@ -58,6 +58,7 @@ def compared(condition: str, *transitions: Transition, **parts: Any) -> Package:
     return machine(*transitions, rules=rules(f"A > B if {condition}", "A > B", "B > terminate"), **parts)
 
 
+@pytest.mark.design("D2-9", "D4-99")
 @pytest.mark.parametrize(
     ("checked", "finding"),
     [

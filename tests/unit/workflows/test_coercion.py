@@ -8,16 +8,19 @@ from workflows.context.fitting import coerce_text
 from workflows.context.value_types import ValueType
 
 
+@pytest.mark.design("D1-58")
 @pytest.mark.parametrize("word", ["1", "true", "TRUE", " yes ", "On"])
 def test_four_words_are_true(word: str) -> None:
     assert coerce_text(word, "boolean") is True
 
 
+@pytest.mark.design("D1-58")
 @pytest.mark.parametrize("word", ["0", "false", "", "2", "y", "t", "enabled", "truee", "None"])
 def test_every_other_word_is_false(word: str) -> None:
     assert coerce_text(word, "boolean") is False
 
 
+@pytest.mark.design("D1-26")
 @pytest.mark.parametrize(
     ("text", "to", "expected"),
     [

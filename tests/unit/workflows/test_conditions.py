@@ -151,6 +151,7 @@ def grown(inner: st.SearchStrategy[Expression]) -> st.SearchStrategy[Expression]
 expressions = st.recursive(st.one_of(comparisons, terms), grown, max_leaves=8)
 
 
+@pytest.mark.design("D1-65")
 @settings(max_examples=120)
 @given(expressions, contexts)
 def test_a_condition_means_what_the_grammar_says(expression: Expression, context: dict[str, Any]) -> None:

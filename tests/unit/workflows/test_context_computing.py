@@ -32,6 +32,7 @@ def names_said(caplog: pytest.LogCaptureFixture) -> list[tuple[str, str]]:
     ]
 
 
+@pytest.mark.design("D1-74")
 async def test_a_value_is_computed_from_what_was_loaded(tmp_path: Path) -> None:
     total = {"type": "computed", "computation": "sum(prices)", "inputs": ["prices"], "as": "number"}
 

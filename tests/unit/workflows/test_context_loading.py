@@ -23,6 +23,7 @@ def test_the_fixed_names_are_those_of_the_facts() -> None:
     assert set(FACTS.base_values()) == FIXED_NAMES
 
 
+@pytest.mark.design("D1-22")
 async def test_base_facts_and_flags_are_always_there(tmp_path: Path) -> None:
     assert await values_of(package(tmp_path)) == {**BASE, **FLAGS}
 
@@ -32,6 +33,7 @@ async def test_flags_follow_the_environment(tmp_path: Path) -> None:
     assert (values["context_aware"], values["monetization_enabled"]) == (False, True)
 
 
+@pytest.mark.design("D1-5", "D1-22", "D1-24", "D1-42")
 async def test_production_has_neither_flags_nor_environment_variables(tmp_path: Path) -> None:
     region = package(
         tmp_path, region={**ENV, "default": "eu"}, other={"type": "config", "env_var": "X", "required": True}
@@ -43,6 +45,7 @@ async def test_production_has_neither_flags_nor_environment_variables(tmp_path: 
     assert context.suppressed == {"region", "other", "context_aware", "monetization_enabled"}
 
 
+@pytest.mark.design("D1-60")
 async def test_production_says_what_is_suppressed_by_name_only(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -55,6 +58,7 @@ async def test_production_says_what_is_suppressed_by_name_only(
     assert "canary" not in str([vars(record) for record in caplog.records])
 
 
+@pytest.mark.design("D1-60")
 async def test_an_input_of_a_suppressed_name_is_purged_with_a_warning(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -68,10 +72,12 @@ async def test_an_input_of_a_suppressed_name_is_purged_with_a_warning(
     ]
 
 
+@pytest.mark.design("D1-5", "D1-24", "D1-42")
 def test_a_checkpoint_is_purged_as_well() -> None:
     assert dict(purged({"a": 1, "region": "eu"}, frozenset({"region"}), run_id="run_1")) == {"a": 1}
 
 
+@pytest.mark.design("D1-4", "D1-26")
 @pytest.mark.parametrize(
     ("declared", "text", "expected"),
     [("string", "eu", "eu"), ("boolean", "on", True), ("integer", "7", 7), ("object", '{"a": 1}', {"a": 1})],
@@ -83,6 +89,7 @@ async def test_an_environment_variable_has_its_declared_type(
     assert values["region"] == expected
 
 
+@pytest.mark.design("D1-26", "D1-48")
 async def test_an_unset_environment_variable_has_its_default(tmp_path: Path) -> None:
     assert (await values_of(package(tmp_path, region={**ENV, "default": "eu"})))["region"] == "eu"
 
@@ -119,6 +126,7 @@ async def test_what_is_required_and_missing_is_named(
         await context_of(package(tmp_path, inputs, **sources))
 
 
+@pytest.mark.design("D2-1")
 async def test_inputs_and_runtime_variables_come_from_the_payload_and_nothing_else_does(tmp_path: Path) -> None:
     declared = package(
         tmp_path, {"region": {"default": "eu"}, "note": {}}, who={"type": "runtime", "default": "nobody"}
@@ -137,6 +145,7 @@ async def test_null_in_a_payload_means_the_default(tmp_path: Path) -> None:
     assert (values["region"], values["who"]) == ("eu", "nobody")
 
 
+@pytest.mark.design("D4-76", "D4-77")
 @pytest.mark.parametrize("name", sorted(BASE))
 async def test_nothing_takes_the_place_of_whose_run_it_is(tmp_path: Path, name: str) -> None:
     source = {**ORDER, "query_template": {"app_id": "{{app_id}}", "by": "{{user_id}}"}}
@@ -150,6 +159,7 @@ async def test_nothing_takes_the_place_of_whose_run_it_is(tmp_path: Path, name: 
     assert shop.asked[0].query == {"app_id": "acme", "by": "ada"}
 
 
+@pytest.mark.design("D1-10")
 async def test_one_runs_changes_are_not_the_next_runs_defaults(tmp_path: Path) -> None:
     shared = package(
         tmp_path,
@@ -168,6 +178,7 @@ async def test_one_runs_changes_are_not_the_next_runs_defaults(tmp_path: Path) -
     assert "secret" not in str(await values_of(shared, {"order_id": "1"}))
 
 
+@pytest.mark.design("D1-47")
 async def test_one_field_gives_its_value_and_several_a_mapping(tmp_path: Path) -> None:
     read = package(tmp_path, {"order_id": {}}, one=ORDER, several={**ORDER, "fields": ["status", "total", "absent"]})
     shop = Shop({"status": "paid", "total": 120, "secret": "no"})
@@ -188,6 +199,7 @@ async def test_a_database_value_is_plain_json_from_the_first_turn_on(tmp_path: P
     assert values["order"] == {"by": "65f1a2b3c4d5e6f708192a3b", "at": str(paid_at)}
 
 
+@pytest.mark.design("D1-2")
 async def test_search_by_asks_for_the_fact_of_that_name(tmp_path: Path) -> None:
     source = {key: value for key, value in ORDER.items() if key not in ("query_template", "fields")}
     shop = Shop({"plan": "gold"})
@@ -200,6 +212,7 @@ async def test_search_by_asks_for_the_fact_of_that_name(tmp_path: Path) -> None:
     assert (shop.asked[0].query, shop.asked[0].fields) == ({"enterprise_id": "acme"}, ("plan",))
 
 
+@pytest.mark.design("D1-25")
 async def test_a_gated_schema_reads_nothing(tmp_path: Path) -> None:
     shop = Shop({"status": "paid"})
 
@@ -226,6 +239,7 @@ async def test_an_optional_value_that_cannot_be_read_is_its_default_and_said(
     assert [record.getMessage() for record in caplog.records] == ["context_value_missing"]
 
 
+@pytest.mark.design("D1-76")
 async def test_a_value_above_the_bound_does_not_come_in(tmp_path: Path) -> None:
     shop = Shop({"status": "x" * (MAX_VALUE_BYTES + 1)})
     read = package(tmp_path / "a", {"order_id": {}}, order={**ORDER, "default": "none"})
@@ -247,6 +261,7 @@ async def test_a_read_has_a_deadline(tmp_path: Path, monkeypatch: pytest.MonkeyP
         await context_of(package(tmp_path, {"order_id": {"default": 1}}, order=ORDER), shop=Silent())
 
 
+@pytest.mark.design("D4-92")
 async def test_reads_are_concurrent(tmp_path: Path) -> None:
     barrier = asyncio.Barrier(3)
 

@@ -46,6 +46,7 @@ def shipped(name: str, folder: Path, /, **context: Any) -> Chat:
     return Chat(built(package, LIBRARY / "answers.yaml", folder), {"app_id": "acme", **defaults, **context})
 
 
+@pytest.mark.design("D4-72")
 async def test_the_daily_digest_is_collected_and_written(tmp_path: Path) -> None:
     outcome, kept = await fast(shipped("DailyDigest", tmp_path, region="eu")).run()
 
@@ -165,6 +166,7 @@ async def test_a_package_without_routing_is_one_turn(tmp_path: Path) -> None:
     assert kept.speakers == ["A"]
 
 
+@pytest.mark.design("D1-49", "D2-5")
 async def test_variables_flip_before_the_routing_of_the_same_turn(tmp_path: Path) -> None:
     trigger = {"type": "agent_text", "agent": "A", "match": {"equals": "next"}}
     deriving = chat(
@@ -183,6 +185,7 @@ async def test_variables_flip_before_the_routing_of_the_same_turn(tmp_path: Path
     assert [dict(kept.turn(number).context_changes) for number in (1, 2)] == [{}, {"ready": True}]
 
 
+@pytest.mark.design("D4-52")
 async def test_pre_scope_rules_hand_over_before_an_agent_speaks(tmp_path: Path) -> None:
     skipping = chat(
         tmp_path,
@@ -223,6 +226,7 @@ async def test_a_hand_off_to_a_person(tmp_path: Path, human: bool, kind: Outcome
     assert kept.speakers == ["A"]
 
 
+@pytest.mark.design("D4-21")
 async def test_each_agent_sees_the_others_by_name_and_its_own_turns_as_its_own(tmp_path: Path) -> None:
     answers = {"answers": {"A": [{"text": "a1"}, {"text": "a2"}], "B": [{"text": "b1"}]}}
     asked: list[list[str]] = []
@@ -251,6 +255,7 @@ async def test_an_agent_that_goes_on_is_asked_to(tmp_path: Path) -> None:
 COUNT = "def count(context_variables):\n    context_variables['n'] += 1\n    return 'counted'\n"
 
 
+@pytest.mark.design("D1-19", "D1-68")
 async def test_exposed_variables_are_in_the_prompt_of_every_turn_and_others_are_not(tmp_path: Path) -> None:
     prompts: list[str] = []
     write_tool(tmp_path, "count.py", COUNT)
@@ -453,6 +458,7 @@ async def test_a_chat_whose_ledger_is_away_stops_before_the_answer_is_used(tmp_p
     assert kept.turns == []
 
 
+@pytest.mark.design("D4-78")
 async def test_chats_of_one_package_at_once_do_not_mix(tmp_path: Path) -> None:
     write_tool(
         tmp_path,
@@ -509,6 +515,7 @@ async def test_half_a_character_of_a_model_or_a_tool_can_be_kept(tmp_path: Path)
     assert [event["tool_results"][0]["text"] for event in kept.turn(1).events if "tool_results" in event] == ["half ?"]
 
 
+@pytest.mark.design("D4-94")
 def test_a_version_is_built_once_however_many_ask_at_once(tmp_path: Path) -> None:
     loads = str(tmp_path.parent / f"{tmp_path.name}-loads")
     write_tool(tmp_path, "slow.py", f"with open({loads!r}, 'a') as file:\n    file.write('x')\ndef slow(): ...\n")

@@ -17,7 +17,7 @@ from workflows.context.observers.ui_response import UiResponse
 from workflows.context.observing import UNSET, ToolResult, Transition, Trigger, TurnSeen
 from workflows.context.value_types import ValueType
 from workflows.package.models import Variable
-from workflows.package.sources import StateSource
+from workflows.package.sources import StateSource, StaticSource
 
 X = AgentText("A", contains="x")
 
@@ -31,6 +31,7 @@ def said(text: str, agent: str = "A") -> TurnSeen:
     return TurnSeen(agent, text)
 
 
+@pytest.mark.design("D1-35")
 def test_only_the_named_agent_sets_it() -> None:
     context = ContextVariables({"done": False})
 
@@ -38,6 +39,7 @@ def test_only_the_named_agent_sets_it() -> None:
     assert context["done"] is False
 
 
+@pytest.mark.design("D1-34")
 def test_a_value_of_its_own_is_set_and_belongs_to_the_run() -> None:
     becomes = Transition(X, to=["first"])
     one, other = ContextVariables(), ContextVariables()
@@ -73,6 +75,7 @@ def test_a_guard_may_wait_for_null() -> None:
     assert (context["done"], context["other"]) == (True, False)
 
 
+@pytest.mark.design("D4-43")
 def test_a_turn_moves_a_state_machine_one_step() -> None:
     context = ContextVariables({"done": "a"})
     machine = variable(Transition(X, "b", "a"), Transition(X, "c", "b"), Transition(X, "d", "c"), declared="string")
@@ -114,6 +117,35 @@ def test_an_answer_is_typed_as_the_variable_where_there_is_one_way_to(
     assert type(context["done"]) is type(value)
 
 
+@pytest.mark.design("D1-13", "D1-53")
+@pytest.mark.parametrize(
+    ("turn", "value"),
+    [
+        (said("x"), True),
+        (TurnSeen("B", "", ui_answers=(("form", {"ready": "yes"}),)), True),
+        (TurnSeen("B", "x", ui_answers=(("form", {"ready": "no"}),)), False),
+        (said("x", agent="B"), None),
+    ],
+)
+def test_a_text_and_an_answer_may_set_the_same_variable(turn: TurnSeen, value: Any) -> None:
+    context = ContextVariables({"done": None})
+
+    derive([variable(X, UiResponse("form", "ready"))], context, turn)
+
+    assert context["done"] is value
+
+
+@pytest.mark.design("D2-6")
+def test_without_derived_variables_nothing_is_set() -> None:
+    context = ContextVariables({"tier": "x"})
+    constant = Variable(name="tier", type="string", source=StaticSource())
+
+    assert derive([], context, said("x")) == {}
+    assert derive([constant], context, said("x")) == {}
+    assert dict(context) == {"tier": "x"}
+
+
+@pytest.mark.design("D2-11")
 def test_true_is_not_one() -> None:
     context = ContextVariables({"done": 1})
 
@@ -175,6 +207,7 @@ guarded = st.lists(
 )
 
 
+@pytest.mark.design("D1-34")
 @given(st.one_of(free, guarded), turns, st.sampled_from(["begin", "", False, None]))
 def test_applying_it_again_changes_nothing(given_transitions: list[Transition], turn: TurnSeen, begin: Any) -> None:
     state = variable(*given_transitions)
@@ -188,6 +221,7 @@ def test_applying_it_again_changes_nothing(given_transitions: list[Transition], 
     assert snapshot(context) == after_once
 
 
+@pytest.mark.design("D1-14", "D1-50", "D1-77", "D2-17")
 @given(st.tuples(free, guarded).map(lambda both: [*both[0], *both[1]]), turns)
 def test_another_worker_derives_the_same(given_transitions: list[Transition], turn: TurnSeen) -> None:
     one, other = ContextVariables({"done": "begin"}), ContextVariables({"done": "begin"})

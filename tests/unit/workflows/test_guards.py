@@ -202,6 +202,7 @@ async def test_an_agent_whose_replies_nobody_has_limited_takes_as_many_turns_as_
     assert len(kept.speakers) == 12
 
 
+@pytest.mark.design("D5-32")
 async def test_the_same_tool_calls_again_and_again(tmp_path: Path) -> None:
     ran = tmp_path.parent / f"{tmp_path.name}-ran"
     tool = f"def step():\n    with open({str(ran)!r}, 'a') as file:\n        file.write('x')\n    return 'done'\n"
@@ -304,6 +305,7 @@ class Budget:
         self.settled.append(call)
 
 
+@pytest.mark.design("D5-33")
 async def test_money_is_reserved_before_each_call_and_settled_after_it(tmp_path: Path) -> None:
     chat, budget = guarded(tmp_path, {"answers": {"A": [CALL, {"text": "ok"}]}}), Budget()
     chat.reserve = budget.reserve
@@ -315,6 +317,7 @@ async def test_money_is_reserved_before_each_call_and_settled_after_it(tmp_path:
     assert [call.prompt_characters > 0 for call in budget.planned] == [True, True]
 
 
+@pytest.mark.design("D4-83")
 async def test_a_call_without_money_is_not_made(tmp_path: Path) -> None:
     chat, budget = guarded(tmp_path, handoffs=ROUND), Budget(2)
     chat.reserve = budget.reserve

@@ -59,6 +59,7 @@ FORMS = {
 }
 
 
+@pytest.mark.design("D4-17")
 @pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
 async def test_an_agents_system_message_is_what_this_turn_is_asked_with(tmp_path: Path, form: str) -> None:
     kind = chat(tmp_path, f"def f(agent, messages):\n    {form}\n", hook(STATE, "f"), handoffs=STAYING)
@@ -173,6 +174,7 @@ async def test_what_an_agent_is_told_is_changed_in_ag2s_order(tmp_path: Path) ->
     assert seen == [STATE, LAST, ALL]
 
 
+@pytest.mark.design("D4-17")
 @pytest.mark.parametrize(
     ("returned", "text"),
     [

@@ -42,6 +42,7 @@ def turn(agent: str = "A", text: str = "ok", *, events: Sequence[Line] = (), cha
     return Turn(agent, text, events, {"n": 1} if changed else {})
 
 
+@pytest.mark.design("D5-32")
 def test_the_same_round_again_and_again_is_a_loop_before_it_runs_again() -> None:
     assert repeated_rounds([], "A", called(*"t" * (SAME_ROUNDS - 1))) is None
     assert repeated_rounds([], "A", called(*"t" * SAME_ROUNDS)) == Repetition(1, SAME_ROUNDS)

@@ -97,6 +97,7 @@ EXAMPLES: list[tuple[dict[str, Any], TurnSeen, Any, list[TurnSeen]]] = [
 ]
 
 
+@pytest.mark.design("D1-71", "D1-72", "D1-73", "D2-17", "D2-18")
 @pytest.mark.parametrize(("written", "turn", "value", "others"), EXAMPLES)
 def test_a_trigger_fires_on_what_it_waits_for_and_on_nothing_else(
     written: dict[str, Any], turn: TurnSeen, value: Any, others: list[TurnSeen]
@@ -122,6 +123,7 @@ def test_the_last_answer_of_a_turn_counts_and_no_earlier_one_that_fits() -> None
     assert trigger.fires(reversed_) == Fired("yes")
 
 
+@pytest.mark.design("D2-14")
 def test_every_registered_type_has_an_example() -> None:
     assert {written["type"] for written, *_ in EXAMPLES} == set(trigger_types())
     assert not trigger_types().keys() & NEVER_FIRES.keys()
@@ -164,6 +166,7 @@ def test_a_fault_of_a_trigger_is_found_where_it_is(written: dict[str, Any], code
     assert (code, path) in {(each.code, each.path) for each in findings}
 
 
+@pytest.mark.design("D1-11", "D1-35", "D2-10", "D2-12")
 @pytest.mark.parametrize(
     ("trigger", "text", "expected"),
     [
@@ -181,6 +184,7 @@ def test_what_a_text_matches(trigger: AgentText, text: str, expected: bool) -> N
     assert (trigger.fires(TurnSeen("A", text)) is not None) is expected
 
 
+@pytest.mark.design("D1-11", "D2-12", "D2-19")
 def test_a_pattern_that_backtracks_without_end_is_given_up(caplog: pytest.LogCaptureFixture) -> None:
     trigger = AgentText("A", regex="^(a|aa)+$")
 
@@ -234,6 +238,7 @@ def fresh_registry() -> Iterator[None]:
     trigger_types.cache_clear()
 
 
+@pytest.mark.design("D1-77", "D2-14")
 @pytest.mark.usefixtures("fresh_registry")
 def test_a_new_type_is_one_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "long_text.py").write_text(DROPPED_IN)

@@ -66,6 +66,7 @@ TAKEN: list[tuple[OutputType, str, Any]] = [
 ]  # fmt: skip
 
 
+@pytest.mark.design("D4-59")
 @pytest.mark.parametrize(("body", "text", "value"), TAKEN)
 def test_what_fits_is_read(body: OutputType, text: str, value: Any) -> None:
     found = model(M=body).read(text)

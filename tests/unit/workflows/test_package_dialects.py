@@ -58,6 +58,7 @@ def test_a_prompt_is_its_sections_in_order(tmp_path: Path, agent: dict[str, Any]
     assert package.agents["A"].system_message == prompt
 
 
+@pytest.mark.design("D4-47")
 @pytest.mark.parametrize(
     "exposed",
     [
@@ -75,6 +76,7 @@ def test_exposures_have_three_forms(tmp_path: Path, exposed: Any) -> None:
     assert package.exposed == {"A": ("v", "app_id")}
 
 
+@pytest.mark.design("D4-43")
 @pytest.mark.parametrize(
     "definitions",
     [

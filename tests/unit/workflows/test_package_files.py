@@ -30,6 +30,7 @@ def place(folder: Path) -> tuple[str, str]:
     return finding.code, finding.file
 
 
+@pytest.mark.design("D4-70")
 @pytest.mark.parametrize("suffix", [".yaml", ".yml", ".json"])
 @pytest.mark.parametrize("mark", ["", "\ufeff"])
 def test_yaml_and_json_are_read_with_and_without_a_byte_order_mark(tmp_path: Path, suffix: str, mark: str) -> None:
@@ -361,6 +362,7 @@ def test_a_file_that_cannot_be_opened_is_said_once(tmp_path: Path, monkeypatch: 
     assert "Permission denied" in refused(tmp_path).message
 
 
+@pytest.mark.design("D4-107")
 def test_the_version_follows_every_file_a_run_may_use(tmp_path: Path) -> None:
     folder = write_package(tmp_path / "P")
     tool = write_tool(folder, "greet.py", TOOL)

@@ -211,6 +211,39 @@ def test_a_fault_is_found_where_it_is(
     assert len(faults(package)) <= 4, package.findings
 
 
+MODEL = {"type": "model", "fields": {"f": {"type": "str"}}}
+HOOK = {"hook_type": "update_agent_state", "hook_agent": "A", "filename": "greet.py", "function": "greet"}
+LIFECYCLE = {"trigger": "before_chat", "file": "greet.py", "function": "greet"}
+HOURLY = {"type": "schedule", "every": "1h", "apps": ["a"]}
+ODD = {"colour": "red"}
+UNKNOWN_FIELDS: list[tuple[dict[str, Any], str]] = [
+    (orchestrator(**ODD), "colour"),
+    (orchestrator(limits=ODD), "limits.colour"),
+    (agent(**ODD), "agents[0].colour"),
+    ({"context_variables": {"definitions": {"v": ODD}}}, "definitions.v.colour"),
+    ({"context_variables": {"definitions": {}, "agents": {"A": {"variables": [], **ODD}}}}, "agents.A.colour"),
+    *((variable(**each, **ODD), f"{SOURCE}.colour") for each in (DB, {"type": "state"}, {"type": "computed"})),
+    *((variable(type=each, env_var="X", **ODD), f"{SOURCE}.colour") for each in ("config", "static", "runtime")),
+    (variable(type="external", url="https://example.org", **ODD), f"{SOURCE}.colour"),
+    (derived(**ODD), f"{SOURCE}.triggers[0].colour"),
+    (handoff(**ODD), "handoff_rules[0].colour"),
+    (tool(**ODD), "tools[0].colour"),
+    ({"tools": {"tools": [], "lifecycle_tools": [{**LIFECYCLE, **ODD}]}}, "lifecycle_tools[0].colour"),
+    ({"hooks": {"hooks": [{**HOOK, **ODD}]}}, "hooks[0].colour"),
+    ({"structured_outputs": {"models": {"M": {**MODEL, **ODD}}}}, "models.M.colour"),
+    ({"structured_outputs": {"models": {"M": MODEL}, **ODD}}, "colour"),
+    ({"triggers": [{**HOURLY, **ODD}]}, "triggers[0].colour"),
+]
+
+
+@pytest.mark.design("D1-23", "D1-59", "D5-1")
+@pytest.mark.parametrize(("files", "place"), UNKNOWN_FIELDS)
+def test_a_field_that_nothing_reads_is_found(tmp_path: Path, files: dict[str, Any], place: str) -> None:
+    found = [each for each in load(prepared(tmp_path), **files).findings if each.path == place]
+
+    assert [each.level in ("warning", "error") for each in found] == [True]
+
+
 def test_every_fault_is_said_at_once(tmp_path: Path) -> None:
     package = load(
         tmp_path, **orchestrator(max_turns=0, initial_agent="C"), agents=[{"name": "A", "auto_tool_mode": "maybe"}]

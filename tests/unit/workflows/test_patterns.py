@@ -89,12 +89,14 @@ def test_every_pattern_is_a_package_without_findings(name: str) -> None:
     assert package.name == name
 
 
+@pytest.mark.design("D4-7")
 def test_every_pattern_is_played_in_every_way_that_is_written_down() -> None:
     written = {(file.parent.name, file.stem) for file in PATTERNS.glob("*/answers*.yaml")}
     assert {(name, answers) for name, answers, *_ in SCRIPTS} == written
     assert len(NAMES) == 9
 
 
+@pytest.mark.design("D4-7")
 @pytest.mark.parametrize(
     ("name", "answers", "given", "speakers", "kind"),
     SCRIPTS,

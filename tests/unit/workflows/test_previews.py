@@ -7,12 +7,14 @@ import pytest
 from workflows.context.previews import MAX_PREVIEW, preview, previews
 
 
+@pytest.mark.design("D1-30", "D1-57")
 @pytest.mark.parametrize("name", ["api_key", "apiKey", "GITHUB_SECRET", "access_token", "Password", "authorization"])
 def test_what_is_named_like_a_secret_is_hidden_at_any_depth(name: str) -> None:
     shown = previews({name: "canary", "nested": {"list": [{name: "canary"}]}})
     assert "canary" not in str(shown)
 
 
+@pytest.mark.design("D1-30", "D1-57")
 def test_a_value_is_shown_up_to_a_length() -> None:
     assert preview("order", {"total": 5, "who": "é"}) == '{"total": 5, "who": "é"}'
     assert preview("text", "x" * 500) == "x" * MAX_PREVIEW + "… (500 characters)"

@@ -60,6 +60,7 @@ def test_agents_are_a_list_or_a_mapping_bare_or_wrapped(body: Any) -> None:
     assert (list(agents), findings) == (["A", "B"], ())
 
 
+@pytest.mark.design("D4-49")
 def test_every_field_is_read() -> None:
     agent, places = one(
         system_message="s",

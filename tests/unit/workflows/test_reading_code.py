@@ -43,6 +43,7 @@ def parsed(folder: Path, source: str) -> Code:
     return read_code(file)
 
 
+@pytest.mark.design("D4-63")
 @pytest.mark.parametrize("written", ["greet.py", "tools/greet.py", "../P/tools/greet.py", "./tools/../tools/greet.py"])
 def test_a_file_is_found_in_the_package_or_in_its_tools(tmp_path: Path, written: str) -> None:
     root = package(tmp_path, greet=GREET)

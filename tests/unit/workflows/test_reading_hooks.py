@@ -114,6 +114,7 @@ FAULTS: list[tuple[dict[str, Any], Said]] = [
 # ruff: noqa: E501 -- one fault a line, however long
 
 
+@pytest.mark.design("D4-100")
 @pytest.mark.parametrize(("entry", "expected"), FAULTS)
 def test_a_fault_of_a_hook_is_found_where_it_is(tmp_path: Path, entry: Any, expected: Said) -> None:
     findings = read(tmp_path, {"hooks": [entry]})[1]

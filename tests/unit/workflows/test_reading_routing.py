@@ -426,6 +426,7 @@ def ordered(*rules: Mapping[str, Any], pattern: Pattern = "DefaultPattern") -> l
     return [rule.target for rule in read_in_order]
 
 
+@pytest.mark.design("D4-53")
 def test_priority_orders_the_rules_of_a_source_and_file_order_the_rest() -> None:
     rules = (
         {"to": "B", "condition": "${x} == 1"},

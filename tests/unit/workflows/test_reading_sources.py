@@ -135,6 +135,7 @@ EXAMPLES: list[tuple[dict[str, Any], Source]] = [
 # ruff: noqa: E501
 
 
+@pytest.mark.design("D4-39", "D4-46")
 @pytest.mark.parametrize(("written", "expected"), EXAMPLES)
 def test_a_source_is_read_in_every_spelling(written: dict[str, Any], expected: Source) -> None:
     source, findings = read(**written)
@@ -392,6 +393,7 @@ junk = st.recursive(
 )
 
 
+@pytest.mark.design("D5-1")
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.sampled_from(KINDS), st.dictionaries(st.sampled_from(FIELDS), junk, max_size=8))
 def test_whatever_is_written_is_read_or_found(tmp_path: Path, kind: str, written: dict[str, Any]) -> None:

@@ -156,6 +156,7 @@ def test_an_inline_model_has_its_own_required_list() -> None:
     assert (found, findings) == (OutputField(InlineModel(inner)), ())
 
 
+@pytest.mark.design("D4-5", "D4-59")
 def test_models_are_a_mapping_or_a_list_and_so_is_the_registry() -> None:
     fields = {"x": {"type": "str", "description": "An x."}}
     expected = StructuredOutputs(

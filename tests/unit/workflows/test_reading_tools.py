@@ -61,6 +61,7 @@ def test_a_tool_belongs_to_one_agent_to_several_or_to_all(tmp_path: Path, agent:
     assert findings == ()
 
 
+@pytest.mark.design("D4-36")
 @pytest.mark.parametrize(
     "body",
     [
@@ -167,6 +168,7 @@ FAULTS: list[tuple[dict[str, Any], Said]] = [
 # ruff: noqa: E501 -- one fault a line, however long
 
 
+@pytest.mark.design("D4-95", "D4-96")
 @pytest.mark.parametrize(("entry", "expected"), FAULTS)
 def test_a_fault_of_a_tool_is_found_where_it_is(tmp_path: Path, entry: Any, expected: Said) -> None:
     assert said(read(tmp_path, {"tools": [entry]})[2]) == expected

@@ -52,6 +52,7 @@ def test_triggers_written_for_another_runtime_are_read() -> None:
     assert "unattended enqueue" in findings[1].message
 
 
+@pytest.mark.design("D4-9")
 @pytest.mark.parametrize("kind", ["chat", "chat_start", "user", "Chat"])
 def test_a_chat_is_not_ours(kind: str) -> None:
     assert found([{"type": kind}]) == [("info", "not_ours", FILE, "triggers[0]")]

@@ -40,6 +40,7 @@ BARE = {"type": "boolean", "default": False, "triggers": [TRIGGER]}
 EXPECTED = Variable("v", "boolean", StateSource((NEXT,)), default=False)
 
 
+@pytest.mark.design("D1-20", "D1-23", "D1-59")
 @pytest.mark.parametrize(
     "body",
     [
@@ -63,6 +64,7 @@ def test_every_root_is_one_internal_form(body: Any) -> None:
     assert exposed == {"A": ("v",)}
 
 
+@pytest.mark.design("D1-8")
 def test_the_name_of_a_list_says_where_its_variables_come_from() -> None:
     variables, _, findings = read(
         {
@@ -126,6 +128,7 @@ def test_a_flat_variable_may_be_called_agents(agents: Any) -> None:
     assert exposed == {}
 
 
+@pytest.mark.design("D1-46")
 @pytest.mark.parametrize(
     ("word", "declared"),
     [

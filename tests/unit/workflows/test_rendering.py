@@ -25,6 +25,7 @@ def test_nothing_to_show_is_no_section(names: tuple[str, ...]) -> None:
     assert render_exposed(names, {"none": None}) == ""
 
 
+@pytest.mark.design("D1-76")
 def test_a_long_value_is_cut_and_says_so() -> None:
     rendered = render_exposed(("a",), {"a": "x" * (MAX_RENDERED + 1)})
 

@@ -30,6 +30,7 @@ def after(package: Package, values: dict[str, Any], *, suppressed: frozenset[str
     return target(Router(package, suppressed).after("A", values))
 
 
+@pytest.mark.design("D1-65", "D4-53")
 def test_conditions_are_asked_in_file_order_and_the_last_rule_without_one_is_the_fallback(tmp_path: Path) -> None:
     package = package_of(
         tmp_path,
@@ -53,6 +54,7 @@ def test_an_ag2_network_takes_the_first_rule_in_strict_file_order(tmp_path: Path
     assert after(package, {"x": -1}) == "C"
 
 
+@pytest.mark.design("D4-52")
 def test_pre_rules_count_before_the_reply_only(tmp_path: Path) -> None:
     package = package_of(
         tmp_path,

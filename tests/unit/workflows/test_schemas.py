@@ -12,6 +12,7 @@ from jsonschema import Draft7Validator
 
 from ops.cli.main import cli
 from tests.unit.workflows.packages import AGENTS, ORCHESTRATOR
+from workflows.context.observers.registry import trigger_types
 from workflows.package.catalog import LIBRARY
 from workflows.package.raw.files import STEMS
 from workflows.package.schemas.all import SCHEMA_NAMES, schema_of
@@ -82,6 +83,12 @@ FITTING: list[tuple[str, Any]] = [
 @pytest.mark.parametrize(("name", "body"), FITTING)
 def test_every_dialect_fits(name: str, body: Any) -> None:
     assert complaints(name, body) == []
+
+
+@pytest.mark.design("D2-15")
+@pytest.mark.parametrize("kind", sorted(trigger_types()))
+def test_every_trigger_of_a_variable_is_in_its_schema(kind: str) -> None:
+    assert kind in schema_of("context_variables")["definitions"]["trigger"]["properties"]["type"]["enum"]
 
 
 WRONG: list[tuple[str, Any]] = [

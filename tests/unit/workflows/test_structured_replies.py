@@ -75,6 +75,7 @@ UNCLEAR = [
 ]
 
 
+@pytest.mark.design("D4-29")
 @pytest.mark.parametrize("text", UNCLEAR[1:])
 async def test_an_answer_that_does_not_fit_is_asked_for_once_more(tmp_path: Path, text: str) -> None:
     outcome, kept = await structured(tmp_path / "p", text, GOOD).run()
@@ -85,6 +86,7 @@ async def test_an_answer_that_does_not_fit_is_asked_for_once_more(tmp_path: Path
     assert [event["text"] for event in kept.turn(1).events] == [text, GOOD]
 
 
+@pytest.mark.design("D4-29", "D5-16")
 async def test_one_that_does_not_fit_again_ends_the_chat_for_good(tmp_path: Path) -> None:
     outcome, kept = await structured(tmp_path / "p", BAD, BAD, GOOD).run()
 

@@ -72,6 +72,7 @@ async def test_an_annotated_text_describes_its_parameter(tmp_path: Path) -> None
     assert await call(tool, region="eu", n=None) == ("eu", None)
 
 
+@pytest.mark.design("D1-67")
 @pytest.mark.parametrize(
     "signature",
     [
@@ -184,6 +185,7 @@ def test_a_description_comes_from_the_file_else_from_the_code(
     assert function(tmp_path, source, **tool).description == description
 
 
+@pytest.mark.design("D4-63", "D4-92")
 async def test_a_synchronous_tool_runs_beside_the_loop_and_may_run_a_loop_of_its_own(tmp_path: Path) -> None:
     source = (
         "import asyncio, threading\n"

@@ -90,6 +90,7 @@ async def test_one_that_fails_before_it_asks_is_a_failed_tool(tmp_path: Path) ->
     assert result(kept) == "The tool t failed: ValueError: no plan yet"
 
 
+@pytest.mark.design("D1-12", "D4-62")
 @pytest.mark.parametrize("kind", ["Agent_Tool", "UI_Tool"])
 @pytest.mark.parametrize("name", ["Card", "t"])
 async def test_what_the_trigger_answers_is_what_the_tool_gets(tmp_path: Path, kind: str, name: str) -> None:
@@ -98,6 +99,39 @@ async def test_what_the_trigger_answers_is_what_the_tool_gets(tmp_path: Path, ki
     assert outcome.kind is OutcomeKind.COMPLETED
     assert result(kept) == '{"verdict": "yes", "seen": true}'
     assert kept.context(1) | {"v": "yes", "w": "yes"} == kept.context(1)
+
+
+WIZARD = """
+from workflows.tools import ContextVariables, use_ui_tool
+
+async def t(context_variables: ContextVariables = None):
+    response = await use_ui_tool(tool_id="Card", payload={"fields": ["name"]}, chat_id="c", workflow_name="w")
+    form_data = response.get("form_data")
+    if form_data is not None:
+        context_variables.set("form_submission", {**form_data, "checked": True})
+    return "taken"
+"""
+FORM_DATA = {"type": "ui_response", "tool": "Card", "response_key": "form_data"}
+SUBMISSION = {"type": "object", "source": {"type": "derived", "default": None, "triggers": [FORM_DATA]}}
+
+
+@pytest.mark.design("D1-36", "D1-51", "D1-52", "D4-62")
+@pytest.mark.parametrize(
+    ("answer", "value"), [({"form_data": {"name": "Ann"}}, {"name": "Ann", "checked": True}), ({"other": 1}, None)]
+)
+async def test_a_tool_takes_a_form_out_of_the_answer(tmp_path: Path, answer: dict[str, Any], value: Any) -> None:
+    write_tool(tmp_path, "t.py", WIZARD)
+    package = load(
+        tmp_path,
+        tools=[{"agent": "A", "file": "t.py", "function": "t", "tool_type": "UI_Tool"}],
+        context_variables={"definitions": {"form_submission": SUBMISSION}},
+    )
+    start = {"form_submission": package.variables["form_submission"].default}
+
+    _, kept = await Chat(built(package, TWICE, tmp_path), start, ui_responses={"Card": answer}).run()
+
+    assert result(kept) == "taken"
+    assert kept.context(1)["form_submission"] == value
 
 
 async def test_the_id_that_is_asked_for_comes_before_the_function(tmp_path: Path) -> None:
@@ -155,6 +189,7 @@ async def test_answers_for_other_tools_answer_nothing(tmp_path: Path) -> None:
     assert outcome.kind is OutcomeKind.NEEDS_HUMAN
 
 
+@pytest.mark.design("D1-62")
 def test_the_context_has_the_methods_that_tools_call() -> None:
     context = ContextVariables({"a": 1})
 

@@ -3,6 +3,7 @@
 import json
 from typing import Any
 
+import pytest
 from ag2.events import (
     BaseEvent,
     ModelMessage,
@@ -71,6 +72,7 @@ def test_the_first_turn_is_asked_with_the_opening() -> None:
     assert seen_by("A", "Begin.", []) == ([], "Begin.")
 
 
+@pytest.mark.design("D5-18")
 def test_an_agents_own_turn_comes_back_as_its_own_after_a_round_trip() -> None:
     turn = Turn(
         "A",
@@ -91,6 +93,7 @@ def test_an_agents_own_turn_comes_back_as_its_own_after_a_round_trip() -> None:
     assert question == GO_ON
 
 
+@pytest.mark.design("D5-18", "D5-30")
 def test_the_turns_of_others_are_messages_with_their_names_and_the_last_is_the_question() -> None:
     turns = [Turn("A", "one", [{"text": "one", "tool_calls": []}]), Turn("B", "two"), Turn("C", "three")]
 

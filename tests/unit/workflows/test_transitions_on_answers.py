@@ -52,6 +52,7 @@ TWO_ENDS = gate(to("accepted"), to("rejected"))
 WAYS = gate(to("accepted", match={"in": ["yes", "ok"]}), to("rejected", match={"equals": "no"}))
 
 
+@pytest.mark.design("D1-51", "D4-20")
 @pytest.mark.parametrize(
     ("definition", "answer", "value"),
     [
@@ -86,6 +87,7 @@ WAYS = gate(to("accepted", match={"in": ["yes", "ok"]}), to("rejected", match={"
         (gate(to("accepted", match={"any": True})), "no", "accepted"),
         (gate(to("accepted", match={"equals": True})), "yes", "accepted"),
         (gate({"trigger": ASK}), "later", "later"),  # the answer itself becomes the value
+        (gate({"trigger": ASK}, declared="object", default=None), FORM, FORM),
         (gate({"trigger": {**ASK, "match": {"in": ["yes", "no"]}}}), "later", "pending"),
         (gate({"trigger": {**ASK, "match": {"in": ["yes", "no"]}}}), "no", "no"),
         (gate(to("accepted", {"type": "ui_response", "tool": "approve"})), "no", "accepted"),
@@ -197,6 +199,7 @@ ASKING = "from workflows.tools import use_ui_tool\n"
 ANSWERED = {"approve": {"verdict": "accepted"}}
 
 
+@pytest.mark.design("D1-32", "D1-36", "D4-20")
 @pytest.mark.parametrize(
     ("body", "value"),
     [

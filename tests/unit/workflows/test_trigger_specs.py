@@ -42,6 +42,7 @@ def refusal(entry: Mapping[str, Any], **more: Any) -> list[tuple[str, str]]:
     return [(each.path.removeprefix("triggers[0]").strip("."), each.message) for each in findings]
 
 
+@pytest.mark.design("D4-9")
 @pytest.mark.parametrize(
     ("entry", "aliases", "kind"),
     [

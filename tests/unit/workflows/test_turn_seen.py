@@ -48,6 +48,7 @@ ON_PAID = {"type": "tool_response", "tool": "pay", "response_key": "receipt"}
 ON_FAILURE = {"type": "tool_response", "tool": "pay", "status": "error"}
 
 
+@pytest.mark.design("D1-72", "D2-18")
 @pytest.mark.parametrize(
     ("entry", "receipt", "failed", "next_agent"),
     [(CALL, {"amount": 7}, None, "B"), (TOO_MUCH, None, True, "A"), (MISFIT, None, True, "A"), ({}, None, None, "A")],
@@ -103,6 +104,7 @@ def test_a_result_is_its_json_where_a_run_can_hold_it(text: str, value: Any) -> 
     assert tool_results(events) == (ToolResult("t", value),)
 
 
+@pytest.mark.design("D1-71", "D2-18")
 async def test_turns_are_counted_by_agent_over_the_whole_run(tmp_path: Path) -> None:
     counted = {"type": "agent_turn_count", "agent": "A", "count": 2}
     going = chat(
@@ -119,6 +121,7 @@ async def test_turns_are_counted_by_agent_over_the_whole_run(tmp_path: Path) -> 
     assert kept.speakers == resumed.speakers == ["A", "B", "A"]
 
 
+@pytest.mark.design("D1-50", "D1-73")
 def test_the_work_of_a_run_is_that_of_its_turns(tmp_path: Path) -> None:
     package = built(load(tmp_path), {"default": {"text": "ok"}}, tmp_path)
     turns = [Turn("A", "x", duration_s=1.5), Turn("B", "y", duration_s=2.0)]

@@ -41,6 +41,7 @@ def only(package: Package, code: str) -> Finding:
     return finding
 
 
+@pytest.mark.design("D1-23", "D1-59")
 def test_an_unknown_field_is_told_the_name_it_is_near_to(tmp_path: Path) -> None:
     near = only(with_source(tmp_path / "a", {**ENTITY, "write_stratgy": "immediate"}), "not_executed")
     far = only(with_source(tmp_path / "b", {**ENTITY, "colour": "red"}), "not_executed")

@@ -38,6 +38,7 @@ def written(values: Mapping[str, Any], variable: str = "customer") -> DocumentWr
     return DocumentWrite(variable, "acme", "shop", "customers", "customer_id", 17, values)
 
 
+@pytest.mark.design("D4-41")
 def test_an_immediate_entity_is_owed_after_the_turn_that_changed_it(small: Package) -> None:
     package = with_variables(small, customer=entity(target()), other=StateSource())
     context = {"customer": {"name": "Ada", "email": None}, "other": {"name": "x"}}
@@ -47,6 +48,7 @@ def test_an_immediate_entity_is_owed_after_the_turn_that_changed_it(small: Packa
     assert writes_at_success(package, {"customer"}, context, FACTS) == ()
 
 
+@pytest.mark.design("D4-41")
 def test_an_on_success_entity_is_owed_at_the_end_when_the_run_changed_it(small: Package) -> None:
     package = with_variables(small, customer=entity(target("on_success")))
     context = {"customer": {"name": "Ada"}}

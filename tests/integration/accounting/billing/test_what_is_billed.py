@@ -68,6 +68,7 @@ def said_by(told: Sequence[Mapping[str, Any]]) -> dict[str, tuple[int, int, int]
     return {app_id: (calls, tokens, cost) for app_id, (calls, tokens, cost) in sums.items()}
 
 
+@pytest.mark.design("D4-80")
 async def test_every_row_is_billed_once_though_many_add_up_at_once(store: RunStore) -> None:
     await use(store.database, SEVERAL)
 

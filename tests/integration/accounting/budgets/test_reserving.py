@@ -161,6 +161,7 @@ async def test_who_gives_up_while_it_waits_or_just_when_it_is_granted_leaves_not
     await standing_is(store, "nothing is reserved", lambda now: now.reserved == 0)
 
 
+@pytest.mark.design("D4-76")
 async def test_one_app_does_not_touch_the_other_ones_budget(store: RunStore, process: Process) -> None:
     await set_budget(store, 100, app_id="*")
 

@@ -52,6 +52,7 @@ async def test_a_key_to_read_changes_nothing(gateway: Gateway, keys: ApiKeys, ac
     assert (await reader.get(f"/v1/runs/{run_id}")).json()["state"] == "queued"
 
 
+@pytest.mark.design("D4-76")
 async def test_another_apps_run_is_as_unknown_as_one_that_never_was(gateway: Gateway, keys: ApiKeys) -> None:
     acme, globex = [Client(gateway, await keys.create(app, app, may=("approve",))) for app in ("acme", "globex")]
     theirs = await globex.start()

@@ -17,6 +17,7 @@ from accounting.csv_lines import csv_line
 from tests.unit.accounting.billing.rows import AT, row
 
 
+@pytest.mark.design("D4-77", "D4-80")
 def test_an_event_says_who_pays_for_what_and_has_the_id_of_its_row() -> None:
     assert billing_event(row()) == {
         "id": "run_1:7:1",

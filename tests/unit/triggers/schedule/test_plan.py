@@ -62,6 +62,7 @@ def oracle(spec: ScheduleSpec, due: datetime, now: datetime) -> tuple[list[datet
     return kept + reached[len(late) :], len(late) - len(kept)
 
 
+@pytest.mark.design("D4-86")
 @given(spec=specs, start_s=st.integers(0, 7200), outage_s=st.integers(0, 9000), milliseconds=st.integers(0, 999))
 @settings(max_examples=length(short=50, long=1000), deadline=None)
 def test_a_plan_is_what_the_oracle_says(spec: ScheduleSpec, start_s: int, outage_s: int, milliseconds: int) -> None:

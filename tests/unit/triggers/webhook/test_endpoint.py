@@ -101,6 +101,7 @@ class Endpoint:
         return said[0]["status"], json.loads(b"".join(each.get("body", b"") for each in said[1:]))
 
 
+@pytest.mark.design("D4-88")
 @pytest.mark.parametrize("sender", SENDERS, ids=lambda sender: sender.name)
 def test_a_senders_call_is_accepted_and_the_same_call_again_is_not_a_second_run(sender: Sender) -> None:
     endpoint, call = Endpoint(), sender.call()
