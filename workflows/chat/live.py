@@ -69,7 +69,7 @@ class Conversation:
     answer: str | None = None
     questions: list[Question] = field(default_factory=list)
     open_turn: OpenTurn | None = None
-    resting: bool = False  # in the middle of a turn, which is kept open
+    resting: bool = False  # before a turn or in the middle of one: the context that is kept is that of the last turn
     keep_open_turn: KeepOpenTurn = _keep_nothing
     begun: Counter[str] = field(default_factory=Counter)  # steps outside of turns, by label
     incidents: list[Incident] = field(default_factory=list)  # outside of committed turns

@@ -168,8 +168,7 @@ async def test_a_step_is_told_whose_run_it_is_by_the_run_and_not_by_the_context(
         "workflow_name": "Small",
         "execution_id": "r1",
         "agent_name": None,
-        "error": None,
-        "outcome": None,
+        **dict.fromkeys(("error", "outcome", "error_type", "error_message", "agent", "turn")),
     }
     assert left(whole)["app_id"] == "acme"
 
