@@ -12,10 +12,9 @@ from workflows.chat.answers import take_answer
 from workflows.chat.clock import OUT_OF_TIME
 from workflows.chat.errors import ChatError
 from workflows.chat.live import Conversation
-from workflows.chat.open_turns import resumed_speaker
 from workflows.chat.routing import Router
 from workflows.chat.turn import Commit, take_turn
-from workflows.chat.turn_order import resume, skip_to_speaker
+from workflows.chat.turn_order import resume, resumed_turn, skip_to_speaker
 from workflows.context.derived import snapshot
 from workflows.outcome import Outcome, OutcomeKind, succeeds
 
@@ -56,11 +55,10 @@ async def _take_turns(chat: Conversation, commit: Commit, stopping: Callable[[],
 def _speaker(chat: Conversation, router: Router, agent: str) -> str | Outcome:
     """Who takes the next turn; or why the chat ends before it."""
     try:
-        resumed = resumed_speaker(chat)
+        resumed = resumed_turn(chat)
     except ChatError as error:
         return error.outcome(agent=agent, turn=len(chat.turns) + 1)
     if resumed is not None:
-        skip_to_speaker(router, agent, chat)  # the hand-offs that led to it, for the states that wait for them
         return resumed
     end = guards.before_turn(chat, agent)
     if end is not None:

@@ -90,11 +90,13 @@ AnyStep = Step | NewAnswer
 
 @dataclass(frozen=True, slots=True)
 class OpenTurn:
-    """A turn that is not finished: whose it is, and its steps in the order in which they were finished."""
+    """A turn that is not finished: whose it is, and its steps in the order in which they were finished. `handoffs`: the
+    sources and targets of those that led to it, as far as states wait for hand-offs."""
 
     number: int
     agent: str
     steps: tuple[Step, ...]
+    handoffs: tuple[tuple[str, str], ...] = ()
 
     def as_document(self) -> dict[str, Any]:
         """PackageDefect when it is too large to be kept."""
@@ -104,11 +106,13 @@ class OpenTurn:
                 f"what turn {self.number} has to keep while it waits for a person is larger than"
                 f" {MAX_JOURNAL // 1024**2} MB; let its tools return less, and write less to the context"
             )
-        return {"agent": self.agent, "number": self.number, "steps": steps}
+        led = {"handoffs": [list(each) for each in self.handoffs]} if self.handoffs else {}
+        return {"agent": self.agent, "number": self.number, "steps": steps, **led}
 
     @staticmethod
     def from_document(raw: Mapping[str, Any]) -> "OpenTurn":
-        return OpenTurn(raw["number"], raw["agent"], tuple(map(_read_step, raw["steps"])))
+        handoffs = tuple((source, target) for source, target in raw.get("handoffs", ()))
+        return OpenTurn(raw["number"], raw["agent"], tuple(map(_read_step, raw["steps"])), handoffs)
 
 
 def _step_document(step: Step) -> dict[str, Any]:

@@ -78,8 +78,9 @@ class Conversation:
     speaking: "LiveTurn | None" = None
     on_tool_call: OnToolCall = lambda _tool, _seconds, _failed: None
     spans: Spans = NO_SPANS
-    # The context as the last committed turn left it, when life cycle steps changed it since.
+    # The context as the last committed turn left it, when life cycle steps or hand-offs changed it since.
     unseen: Mapping[str, Any] | None = None
+    handoffs: list[tuple[str, str]] = field(default_factory=list)  # those since then, if states wait for hand-offs
 
     @property
     def package(self) -> Package:
@@ -188,7 +189,8 @@ class LiveTurn:
 
     def open_turn(self) -> OpenTurn:
         """As it may be kept: without hidden values, and without the names that no tool may write."""
-        return OpenTurn(self.number, self.agent, tuple(map(self._kept_step, self.journal.steps)))
+        steps = tuple(map(self._kept_step, self.journal.steps))
+        return OpenTurn(self.number, self.agent, steps, tuple(self.chat.handoffs))
 
     def _kept_step(self, step: AnyStep) -> Step:
         show, chat = self.chat.redactor.data, self.chat

@@ -24,9 +24,10 @@ def take_handoff(chat: Conversation, source: str, target: str | None) -> None:
 
 def take_handoff_between_turns(chat: Conversation, source: str, target: str) -> None:
     """The same where no turn commits the change: it belongs to the next turn, or to the end of the chat."""
-    if chat.unseen is None and _is_awaited(chat.package, "handoff"):
-        chat.unseen = snapshot(chat.context)
-    take_handoff(chat, source, target)
+    if _is_awaited(chat.package, "handoff"):
+        chat.unseen = snapshot(chat.context) if chat.unseen is None else chat.unseen
+        chat.handoffs.append((source, target))
+        take_handoff(chat, source, target)
 
 
 def _apply(chat: Conversation, seen: TurnSeen) -> None:

@@ -138,6 +138,7 @@ async def keep(
     chat.counters.failed_tools = counters.failed_tools
     chat.next_agent, chat.ended = decision.next_agent, decision.ended
     chat.unseen = chat.speaking = None
+    chat.handoffs.clear()
 
 
 def shown_by(chat: Conversation, agent: str, text: str, events: Events, *, duration_s: float) -> TurnSeen:

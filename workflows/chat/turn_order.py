@@ -2,10 +2,12 @@
 
 Between two turns nothing is committed. So the hand-offs that are taken here are taken again when the chat is resumed,
 on the context of the last committed turn; what they change is committed with the next turn, or with the chat's end.
+An open turn has those that led to it in its record, since the rules may hold differently by now.
 """
 
 from workflows.chat import guards
 from workflows.chat.live import Conversation
+from workflows.chat.open_turns import resumed_speaker
 from workflows.chat.routing import Router, ending
 from workflows.chat.state_changes import take_handoff_between_turns
 from workflows.outcome import Outcome, OutcomeKind
@@ -20,7 +22,7 @@ def resume(chat: Conversation, router: Router) -> tuple[Outcome | None, str]:
         return chat.ended, first
     if not chat.turns and chat.next_agent is None and first == USER:
         rule = rule_of_user(chat, router)
-        if rule is not None:
+        if rule is not None and chat.open_turn is None:
             take_handoff_between_turns(chat, USER, rule.target)
         return ending(rule, chat.package, USER), rule.target if rule is not None else USER
     return None, chat.next_agent or first
@@ -43,6 +45,14 @@ def skip_to_speaker(router: Router, agent: str, chat: Conversation) -> str | Out
             return guards.reached(OutcomeKind.LOOP_DETECTED, reason, agent=agent, turn=number)
         seen.add(agent)
     return agent
+
+
+def resumed_turn(chat: Conversation) -> str | None:
+    """The agent whose open turn goes on, after the hand-offs that led to it. PackageDefect as `resumed_speaker`."""
+    speaker, turn = resumed_speaker(chat), chat.open_turn
+    for source, target in turn.handoffs if speaker is not None and turn is not None else ():
+        take_handoff_between_turns(chat, source, target)
+    return speaker
 
 
 def retrace(chat: Conversation, router: Router) -> None:
