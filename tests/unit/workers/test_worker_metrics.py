@@ -7,6 +7,7 @@ import pytest
 
 from workers.process.worker_metrics import WorkerMetrics
 from workers.store.run import RunState
+from workflows.chat.transcript import Turn
 from workflows.outcome import OutcomeKind
 
 NOW = datetime.now(UTC)
@@ -48,6 +49,24 @@ def test_a_run_that_waits_for_a_person_has_not_ended(state: RunState, count: int
     metrics.finished(run(), state)
 
     assert value(metrics, "run_duration_seconds_count", workflow="Digest") == count
+
+
+@pytest.mark.design("D4-101", "D4-103")
+def test_turns_are_counted_by_agent_and_hand_offs_by_their_target() -> None:
+    metrics = WorkerMetrics()
+
+    for agent, target in [("A", "B"), ("B", "A"), ("A", "B"), ("A", "user"), ("B", "terminate"), ("B", None)]:
+        metrics.turn("Digest", Turn(agent, "text", handoff=target))
+
+    turns = {agent: value(metrics, "turns_total", workflow="Digest", agent=agent) for agent in "AB"}
+    assert turns == {"A": 3, "B": 3}
+    handed = {
+        (sample.labels["agent"], sample.labels["target"]): sample.value
+        for family in metrics.registry.collect()
+        for sample in family.samples
+        if sample.name == "unattended_handoffs_total"
+    }
+    assert handed == {("A", "B"): 2, ("B", "A"): 1, ("A", "user"): 1, ("B", "terminate"): 1}
 
 
 def test_workflows_that_no_package_has_share_a_label() -> None:

@@ -1,5 +1,6 @@
 """Reading variables: six roots and all early forms become one, and what does not fit is said."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from workflows.context.observers.agent_text import AgentText
+from workflows.context.observers.handoff import Handoff
+from workflows.context.observers.tool_call import ToolCall
 from workflows.context.observing import UNSET, Transition
 from workflows.package.findings import Finding, Findings
 from workflows.package.models import Variable
@@ -267,6 +270,31 @@ def test_a_captured_group_is_no_value_to_be_typed() -> None:
 
 
 PLACE = "definitions.v.source"
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ({"trigger": {"type": "handoff", "from": "A", "to": "B", "value": "x"}}, Transition(Handoff("B", "A"), to="x")),
+        ({"triggers": [{"type": "handoff", "from": "A", "to": "B"}]}, Transition(Handoff("B", "A"))),
+        ({"transitions": [{"type": "handoff", "to": "B"}]}, Transition(Handoff("B"))),
+        (
+            {"transitions": [{"from": "x", "to": "y", "trigger": {"type": "handoff", "to": "B"}}]},
+            Transition(Handoff("B"), to="y", from_="x"),
+        ),
+        (
+            {"trigger": {"type": "tool_call", "tool": "t", "agent": "", "from": "x", "value": "y"}},
+            Transition(ToolCall("t"), to="y", from_="x"),
+        ),
+    ],
+)
+def test_a_handoff_has_a_from_and_a_to_of_its_own(source: Any, expected: Transition) -> None:
+    variable, findings = one({"type": "string", "source": {"type": "state", **source}})
+
+    assert findings == []
+    assert isinstance(variable.source, StateSource)
+    assert [replace(each, place="", trigger_place="") for each in variable.source.transitions] == [expected]
+
 
 # One fault a line, however long.
 # ruff: noqa: E501
