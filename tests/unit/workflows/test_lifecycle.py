@@ -15,7 +15,7 @@ from workflows.chat import lifecycle, package_steps
 from workflows.chat.conversation import MAX_EXPLANATION, close, converse
 from workflows.chat.errors import PackageDefect
 from workflows.context.redaction import Redactor
-from workflows.outcome import Outcome, OutcomeKind
+from workflows.outcome import Outcome, OutcomeError, OutcomeKind
 
 MOMENTS = ("on_start", "before_chat", "before_agent", "after_agent", "after_chat", "on_complete", "on_fail")
 A_TO_B = {"handoff_rules": [rule("A", "B"), rule("B", "terminate", termination_reason="all said")]}
@@ -211,16 +211,16 @@ async def test_the_last_steps_get_what_made_the_run_fail(
 
 
 async def test_what_made_the_run_fail_is_told_without_hidden_values(tmp_path: Path) -> None:
-    code = FAILURE + "\ndef boom(): raise ValueError('canary-secret-99')\n"
-    failing = chat(tmp_path, code, [step("before_chat", "boom"), step("on_fail", "note")])
-    failing.redactor = Redactor(["canary-secret-99"])
+    whole = chat(tmp_path, FAILURE, [step("on_fail", "note")])
+    whole.redactor = Redactor(["canary-secret-99"])
+    error = OutcomeError("Bad-canary-secret-99", "with canary-secret-99", turn=0)
 
-    await failing.run_to_its_close()
+    conversation = whole.conversation(Kept())
+    await lifecycle.finish(conversation, Outcome(OutcomeKind.PACKAGE_ERROR, error.message, error), succeeded=False)
 
-    [[kind, message, agent, turn]] = left(failing)["told"]
-    assert (kind, agent, turn) == ("StepFailed", None, 0)
-    assert "before_chat steps.py:boom failed: ValueError" in message
-    assert "canary" not in message
+    [[kind, message, agent, turn]] = conversation.kept()["told"]
+    assert (kind[:4], message[:5], agent, turn) == ("Bad-", "with ", None, 0)
+    assert "canary" not in kind + message
 
 
 def hooks_json(*entries: dict[str, Any]) -> dict[str, Any]:

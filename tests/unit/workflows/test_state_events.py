@@ -28,6 +28,16 @@ def write(context_variables):
 
 def raising(context_variables):
     raise ValueError("no")
+
+class Broken:
+    def __eq__(self, other):
+        raise TypeError("it cannot be compared")
+
+    def __str__(self):
+        return "odd"
+
+def break_(context_variables):
+    context_variables["phase"] = Broken()
 """
 TOOLS = [{"agent": "A", "file": "steps.py", "function": name} for name in ("pay", "ask")]
 HUMAN = {**ORCHESTRATOR, "human_in_the_loop": True}
@@ -245,6 +255,16 @@ async def test_a_moment_is_over_after_its_steps(tmp_path: Path) -> None:
     assert stepping.last.kept()["phase"] == "closed"
 
 
+@pytest.mark.parametrize("event", ["before_chat", "before_agent"])
+async def test_what_a_step_leaves_is_plain_before_it_is_compared(tmp_path: Path, event: str) -> None:
+    steps = [{"trigger": event, "file": "steps.py", "function": "break_"}]
+    moved = phase(on(event, "never", from_="new"), on(event, "seen", from_="odd"))
+
+    _, kept = await chat(tmp_path, moved, A_ENDS, tools={"tools": TOOLS, "lifecycle_tools": steps}).run()
+
+    assert changes(kept, "phase") == ["seen"]
+
+
 async def test_a_person_who_answers_has_no_moments(tmp_path: Path) -> None:
     asking = chat(
         tmp_path,
@@ -423,6 +443,23 @@ async def test_an_open_turn_goes_on_after_the_hand_offs_that_led_to_it(tmp_path:
     _, kept = await asking.run(kept)
 
     assert (kept.speakers, changes(kept, "count")) == (["A"], [1])
+
+
+async def test_a_hand_off_before_an_earlier_turn_is_none_of_the_open_one(tmp_path: Path) -> None:
+    asking = chat(
+        tmp_path,
+        {**counted({"type": "handoff", "from": "B", "to": "C"}), **GO},
+        [rule("B", "C", "${go} == true", condition_scope="pre"), rule("C", "A"), *A_ENDS],
+        answers={"A": [call("ask"), {"text": "done"}]},
+        agents=[{"name": name} for name in "ABC"],
+        orchestrator={**ORCHESTRATOR, "initial_agent": "B"},
+    )
+
+    _, kept = await asking.run()
+    asking.give(asking.questions()[0], {"choice": "yes"})
+    _, kept = await asking.run(kept)
+
+    assert (kept.speakers, changes(kept, "count")) == (["C", "A"], [1, "-"])
 
 
 async def test_a_run_handed_back_before_a_turn_takes_the_hand_off_again(tmp_path: Path) -> None:
