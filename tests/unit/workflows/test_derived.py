@@ -73,6 +73,7 @@ def test_a_guard_may_wait_for_null() -> None:
     assert (context["done"], context["other"]) == (True, False)
 
 
+@pytest.mark.design("D4-43")
 def test_a_turn_moves_a_state_machine_one_step() -> None:
     context = ContextVariables({"done": "a"})
     machine = variable(Transition(X, "b", "a"), Transition(X, "c", "b"), Transition(X, "d", "c"), declared="string")

@@ -42,15 +42,19 @@ def check_silent_triggers(package: Package, findings: Findings) -> None:
 def _check_handoffs(package: Package, transitions: Collection[Transition], findings: Findings) -> None:
     awaited = [(each, each.trigger) for each in transitions if isinstance(each.trigger, Handoff)]
     ways = frozenset(_ways(package, findings)) if awaited else frozenset()
+    targets = {target for _, target in ways}
     known = {*package.agents, USER, TERMINATE}
     for transition, trigger in awaited:
         if not {trigger.target, trigger.source or USER} <= known:
             continue  # an unknown name is an error by itself
-        if not any(target == trigger.target and trigger.source in (None, source) for source, target in ways):
-            of = "nothing" if trigger.source is None else f"{trigger.source} never"
-            hands = "ever hands over" if trigger.source is None else "hands over"
-            message = f"{of} {hands} to {trigger.target}, so this never fires; correct it, or add such a rule"
-            findings.add("warning", "never_fires", variables_file(package), transition.trigger_place, message)
+        if trigger.source is None and trigger.target not in targets:
+            missing = "nothing ever hands over"
+        elif trigger.source is not None and (trigger.source, trigger.target) not in ways:
+            missing = f"{trigger.source} never hands over"
+        else:
+            continue
+        message = f"{missing} to {trigger.target}, so this never fires; correct it, or add such a rule"
+        findings.add("warning", "never_fires", variables_file(package), transition.trigger_place, message)
 
 
 def _ways(package: Package, findings: Findings) -> Iterator[Way]:
@@ -66,8 +70,8 @@ def _ways(package: Package, findings: Findings) -> Iterator[Way]:
         yield from ((USER, name) for name in package.agents)
     by_source = {name: [index for index, rule in applying.items() if rule.source == name] for name in package.agents}
     by_pattern = pattern_ways(package, by_source, certain.always)
-    for source, targets in by_pattern.items():
-        for target in by_pattern[CHOICE] if CHOICE in targets else targets:
+    for source, followers in by_pattern.items():
+        for target in by_pattern[CHOICE] if CHOICE in followers else followers:
             if target != TERMINATE or package.orchestrator.pattern == "AutoPattern":  # a pipeline just ends
                 yield source, target
 
@@ -81,8 +85,8 @@ def _check_tool_calls(package: Package, transitions: Collection[Transition], fin
             continue
         agents = package.agents if trigger.agent is None else (trigger.agent,)
         if not any(_may_call(package, agent, trigger.tool) for agent in agents):
-            of = "no agent is" if trigger.agent is None else f"{trigger.agent} is not"
-            message = f"{of} given the tool {trigger.tool}, so this never fires; correct it, or give the tool to it"
+            missing = "no agent is" if trigger.agent is None else f"{trigger.agent} is not"
+            message = f"{missing} given the tool {trigger.tool}, so this never fires; correct it, or give it the tool"
             findings.add("warning", "never_fires", variables_file(package), transition.trigger_place, message)
 
 
