@@ -36,6 +36,7 @@ from ops.dashboards.look import (
 
 OF_APPS = 'workflow="$workflow", app=~"$app"'
 OF_ALL = 'workflow="$workflow"'
+TO_AGENTS = f'{OF_ALL}, target!~"user|terminate"'  # hand-offs that end or pause a chat are none to another agent
 DURATION = "unattended_run_duration_seconds"
 TOOL_SECONDS = "unattended_tool_call_seconds"
 CALL_SECONDS = "unattended_model_call_seconds"
@@ -124,7 +125,7 @@ def _runs() -> list[Panel]:
 
 def _agents() -> list[Panel]:
     turns = f"Turns that were committed, by agent. {ALL_APPS}"
-    handoffs = f"Turns that handed over to another agent, by who handed over. {ALL_APPS}"
+    handoffs = f"Turns that handed over, by source and target: an agent, user or terminate. {ALL_APPS}"
     calls = f"Time a model took to answer: half and 95 % of the calls, by agent. {ALL_APPS}"
     table = f"The time range by agent. Tokens out of the ledger, the rest as workers counted it. {ALL_APPS}"
     return [
@@ -132,7 +133,7 @@ def _agents() -> list[Panel]:
             query(rate("unattended_turns_total", "agent", OF_ALL), "{{agent}}")
         ),
         graph(422, "Hand-offs by agent", handoffs, unit=PER_SECOND).with_target(
-            query(rate("unattended_handoffs_total", "agent", OF_ALL), "{{agent}}")
+            query(rate("unattended_handoffs_total", "agent, target", OF_ALL), "{{agent}} → {{target}}")
         ),
         graph(423, "Time of model calls by agent", calls, unit="s")
         .with_target(query(quantile(0.5, CALL_SECONDS, "agent", OF_ALL), "{{agent}} half"))
@@ -144,7 +145,7 @@ def _agents() -> list[Panel]:
             {"agent": "Agent"},
             [
                 counted("Turns", f"sort_desc({grown('unattended_turns_total', 'agent', OF_ALL)})"),
-                counted("Hand-offs", grown("unattended_handoffs_total", "agent", OF_ALL)),
+                counted("Hand-offs", grown("unattended_handoffs_total", "agent", TO_AGENTS)),
                 counted("Model calls", grown(f"{CALL_SECONDS}_count", "agent", OF_ALL)),
                 Column("95 % of calls", quantile(0.95, CALL_SECONDS, "agent", OF_ALL, over="$__range"), "s"),
                 Column("Input tokens", store_grown(AGENT_INPUT_TOKENS, "agent", OF_ALL)),

@@ -15,7 +15,6 @@ from workers.process.heartbeat import LossReason
 from workers.store.run import HoldKind, RunState
 from workflows.chat.transcript import Turn
 from workflows.outcome import OutcomeKind
-from workflows.package.models import TERMINATE, USER
 
 OTHER = "_other"
 _RUN_BUCKETS = (0.1, 0.5, 1, 2, 5, 10, 30, 60, 120, 300, 600, 1800, 3600)
@@ -35,8 +34,8 @@ class WorkerMetrics:
         for_a_worker = "From when a run might start to its first start: without holds and what was to start later"
         self._wait = of_run("unattended_run_wait_seconds", for_a_worker)
         self._turns = counter("unattended_turns_total", "Turns that were committed", ["workflow", "agent"])
-        handed_over = "Turns that handed over to another agent"
-        self._handoffs = counter("unattended_handoffs_total", handed_over, ["workflow", "agent"])
+        handed_over = "Turns that handed over, by the target: an agent of the package, user or terminate"
+        self._handoffs = counter("unattended_handoffs_total", handed_over, ["workflow", "agent", "target"])
         self._calls = of_call("unattended_model_call_seconds", "Time a model took to answer", ["workflow", "agent"])
         answered = "Time a tool or a lifecycle tool took to answer or to fail"
         self._tools = of_call("unattended_tool_call_seconds", answered, ["workflow", "tool"])
@@ -86,8 +85,8 @@ class WorkerMetrics:
 
     def turn(self, workflow: str, turn: Turn) -> None:
         self._turns.labels(workflow, turn.agent).inc()
-        if turn.handoff not in (None, TERMINATE, USER):
-            self._handoffs.labels(workflow, turn.agent).inc()
+        if turn.handoff is not None:
+            self._handoffs.labels(workflow, turn.agent, turn.handoff).inc()
 
     def model_call(self, workflow: str, call: ModelCall) -> None:
         self._calls.labels(workflow, call.agent).observe(call.duration_s)

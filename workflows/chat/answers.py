@@ -10,30 +10,26 @@ from workflows.chat.live import Conversation, LiveTurn
 from workflows.chat.question import Question, digest, question_id
 from workflows.chat.routing import Router, ending
 from workflows.chat.speakers import Decision
+from workflows.chat.state_changes import take_handoff
 from workflows.chat.turn import Commit, keep, learn
+from workflows.chat.turn_order import retrace, rule_of_user
 from workflows.context.derived import snapshot
 from workflows.outcome import Outcome, OutcomeKind
-from workflows.package.models import USER, Rule
+from workflows.package.models import USER
 
 
 async def take_answer(chat: Conversation, router: Router, commit: Commit) -> None:
     """The turn of the person who has answered, if somebody has: derived from, routed on and made durable."""
     if chat.answer is None:
         return
+    retrace(chat, router)
     text, before = chat.answer, snapshot(chat.context) if chat.unseen is None else chat.unseen
     live = LiveTurn(chat, USER, len(chat.turns) + 1)
     learn(live, text, (), duration_s=0.0)
     decision = _decide(chat, router)
+    take_handoff(chat, USER, decision.handoff)
     await keep(live, text, (), before=before, decision=decision, duration_s=0.0, commit=commit)
     chat.answer = None
-
-
-def rule_of_user(chat: Conversation, router: Router) -> Rule | None:
-    return router.before(USER, chat.context) or router.after(USER, chat.context)
-
-
-def has_just_spoken(chat: Conversation) -> bool:
-    return bool(chat.turns) and chat.turns[-1].agent == USER
 
 
 def _decide(chat: Conversation, router: Router) -> Decision:

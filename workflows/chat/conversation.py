@@ -8,16 +8,15 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from workflows.chat import guards, lifecycle
-from workflows.chat.answers import has_just_spoken, rule_of_user, take_answer
+from workflows.chat.answers import take_answer
 from workflows.chat.clock import OUT_OF_TIME
 from workflows.chat.errors import ChatError
 from workflows.chat.live import Conversation
-from workflows.chat.open_turns import resumed_speaker
-from workflows.chat.routing import Router, ending
+from workflows.chat.routing import Router
 from workflows.chat.turn import Commit, take_turn
+from workflows.chat.turn_order import resume, resumed_turn, skip_to_speaker
 from workflows.context.derived import snapshot
 from workflows.outcome import Outcome, OutcomeKind, succeeds
-from workflows.package.models import USER
 
 DEFAULT_OPENING = "Begin."
 MAX_EXPLANATION = 1_000
@@ -56,7 +55,7 @@ async def _take_turns(chat: Conversation, commit: Commit, stopping: Callable[[],
 def _speaker(chat: Conversation, router: Router, agent: str) -> str | Outcome:
     """Who takes the next turn; or why the chat ends before it."""
     try:
-        resumed = resumed_speaker(chat)
+        resumed = resumed_turn(chat)
     except ChatError as error:
         return error.outcome(agent=agent, turn=len(chat.turns) + 1)
     if resumed is not None:
@@ -66,6 +65,7 @@ def _speaker(chat: Conversation, router: Router, agent: str) -> str | Outcome:
         return end
     speaker = skip_to_speaker(router, agent, chat)
     if isinstance(speaker, Outcome):
+        chat.resting = speaker.kind is OutcomeKind.NEEDS_HUMAN
         return speaker
     return guards.before_speaking(chat, speaker) or speaker
 
@@ -80,36 +80,6 @@ async def _begin(chat: Conversation) -> Outcome | None:
     except ChatError as error:
         return error.outcome(turn=0)
     return None
-
-
-def resume(chat: Conversation, router: Router) -> tuple[Outcome | None, str]:
-    """Who is next: at the start the initial agent, or whom the rules of `user` choose. Or the end, when the last turn
-    was one and its worker was lost before it could say so."""
-    first = chat.package.orchestrator.initial_agent
-    if chat.ended is not None:
-        return chat.ended, first
-    if not chat.turns and chat.next_agent is None and first == USER:
-        rule = rule_of_user(chat, router)
-        return ending(rule, chat.package, USER), rule.target if rule is not None else USER
-    return None, chat.next_agent or first
-
-
-def skip_to_speaker(router: Router, agent: str, chat: Conversation) -> str | Outcome:
-    """Follows pre-scope rules, which hand over before an agent says anything."""
-    seen = {agent}
-    while (rule := router.before(agent, chat.context)) is not None:
-        if rule.target == agent or (rule.target == USER and has_just_spoken(chat)):
-            return agent  # it stays, and speaks; so does one that has its answer from the user it hands over to
-        end = ending(rule, chat.package, agent)
-        if end is not None:
-            return end
-        agent = rule.target
-        if agent in seen:
-            number = len(chat.turns) + 1
-            reason = f"rules of scope pre hand over in a circle at {agent}, so that nobody takes turn {number}"
-            return guards.reached(OutcomeKind.LOOP_DETECTED, reason, agent=agent, turn=number)
-        seen.add(agent)
-    return agent
 
 
 async def close(chat: Conversation, outcome: Outcome) -> Outcome:

@@ -91,12 +91,14 @@ AnyStep = Step | NewAnswer
 @dataclass(frozen=True, slots=True)
 class OpenTurn:
     """A turn that is not finished: whose it is, and its steps in the order in which they were finished. `refreshed`:
-    what was read again for it; None where nothing was to be read."""
+    what was read again for it; None where nothing was to be read. `handoffs`: the sources and targets of those that led
+    to it, as far as states wait for hand-offs."""
 
     number: int
     agent: str
     steps: tuple[Step, ...]
     refreshed: Mapping[str, Any] | None = None
+    handoffs: tuple[tuple[str, str], ...] = ()
 
     def as_document(self) -> dict[str, Any]:
         """PackageDefect when it is too large to be kept."""
@@ -107,12 +109,18 @@ class OpenTurn:
                 f"what turn {self.number} has to keep while it waits for a person is larger than"
                 f" {MAX_JOURNAL // 1024**2} MB; let its tools return less, and write less to the context"
             )
-        document = {"agent": self.agent, "number": self.number, "steps": steps}
-        return document if self.refreshed is None else {**document, "refreshed": dict(self.refreshed)}
+        document: dict[str, Any] = {"agent": self.agent, "number": self.number, "steps": steps}
+        if self.refreshed is not None:
+            document["refreshed"] = dict(self.refreshed)
+        if self.handoffs:
+            document["handoffs"] = [list(each) for each in self.handoffs]
+        return document
 
     @staticmethod
     def from_document(raw: Mapping[str, Any]) -> "OpenTurn":
-        return OpenTurn(raw["number"], raw["agent"], tuple(map(_read_step, raw["steps"])), raw.get("refreshed"))
+        handoffs = tuple((source, target) for source, target in raw.get("handoffs", ()))
+        steps = tuple(map(_read_step, raw["steps"]))
+        return OpenTurn(raw["number"], raw["agent"], steps, raw.get("refreshed"), handoffs)
 
 
 def _step_document(step: Step) -> dict[str, Any]:

@@ -75,7 +75,7 @@ class Conversation:
     answer: str | None = None
     questions: list[Question] = field(default_factory=list)
     open_turn: OpenTurn | None = None
-    resting: bool = False  # in the middle of a turn, which is kept open
+    resting: bool = False  # before a turn or in the middle of one: the context that is kept is that of the last turn
     keep_open_turn: KeepOpenTurn = _keep_nothing
     read_again: ReadAgain = _read_nothing
     begun: Counter[str] = field(default_factory=Counter)  # steps outside of turns, by label
@@ -85,8 +85,9 @@ class Conversation:
     speaking: "LiveTurn | None" = None
     on_tool_call: OnToolCall = lambda _tool, _seconds, _failed: None
     spans: Spans = NO_SPANS
-    # The context as the last committed turn left it, when life cycle steps changed it since.
+    # The context as the last committed turn left it, when life cycle steps or hand-offs changed it since.
     unseen: Mapping[str, Any] | None = None
+    handoffs: list[tuple[str, str]] = field(default_factory=list)  # those since then, if states wait for hand-offs
 
     @property
     def package(self) -> Package:
@@ -206,7 +207,7 @@ class LiveTurn:
         """As it may be kept: without hidden values, and without the names that no tool may write."""
         steps, refreshed = tuple(map(self._kept_step, self.journal.steps)), self.journal.refreshed
         shown = None if refreshed is None else plain_values(refreshed.items(), self.chat.redactor.data)
-        return OpenTurn(self.number, self.agent, steps, shown)
+        return OpenTurn(self.number, self.agent, steps, shown, tuple(self.chat.handoffs))
 
     def _kept_step(self, step: AnyStep) -> Step:
         show, chat = self.chat.redactor.data, self.chat

@@ -23,7 +23,8 @@ MAX_REASON = 1_000
 
 # What a lifecycle tool may take, and each hook in the order in which AG2 passes it.
 FACTS = ("app_id", "enterprise_id", "workflow_name", "run_id", "chat_id", "user_id")
-LIFECYCLE_NAMES = (CONTEXT, *FACTS, "execution_id", "agent_name", "error", "outcome")
+FAILURE = ("error_type", "error_message", "agent", "turn")  # of what made the run fail, where that is known
+LIFECYCLE_NAMES = (CONTEXT, *FACTS, "execution_id", "agent_name", "error", "outcome", *FAILURE)
 HOOK_NAMES: Mapping[HookKind, tuple[str, ...]] = {
     "update_agent_state": ("agent", "messages"),
     "process_last_received_message": ("content", "sender"),

@@ -4,7 +4,7 @@ Nothing in a turn is an AG2 object, so that any worker of any later version can 
 """
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -94,6 +94,12 @@ def tool_results(events: Iterable[Mapping[str, Any]]) -> tuple[SeenResult, ...]:
         for line in events
         for each in line.get("tool_results", ())
     )
+
+
+def called_tools(events: Iterable[Mapping[str, Any]], known: Collection[str]) -> tuple[str, ...]:
+    """The tools that a turn called, in order. A model may also have called what is not there."""
+    names = (call["name"] for line in events for call in line.get("tool_calls", ()))
+    return tuple(name for name in names if name in known)
 
 
 def _value(text: str) -> Any:

@@ -1,13 +1,13 @@
 """A turn: one agent is asked, its tools run, and what was said is derived from, routed on and made durable.
 
-refresh → before_agent → hooks → ask → structured reply → hooks → automatic tools → after_agent
-→ hide → derive → route → commit
+refresh → before_agent → hooks → ask → structured reply → hooks → automatic tools → after_agent → hide → derive →
+route → hand over → commit
 """
 
 import copy
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -21,15 +21,17 @@ from workflows.chat.open_turns import begin_turn, rest
 from workflows.chat.protecting import protect, settle
 from workflows.chat.routing import Router
 from workflows.chat.speakers import Decision, decide
+from workflows.chat.state_changes import take_handoff
 from workflows.chat.structured_replies import fitting_reply
-from workflows.chat.transcript import Turn, tool_results
+from workflows.chat.transcript import Turn, called_tools, tool_results
 from workflows.chat.transfers import transfers_of
 from workflows.context.computing import recompute
 from workflows.context.derived import changes, derive, snapshot
-from workflows.context.observing import TurnSeen
+from workflows.context.observing import PassedMoment, TurnSeen
 from workflows.context.rendering import render_exposed
 from workflows.context.templates import fill_prompt
 from workflows.outcome import Outcome
+from workflows.package.models import USER
 
 Events = Sequence[Mapping[str, Any]]
 Commit = Callable[[int, Turn, Checkpoint], Awaitable[None]]
@@ -46,6 +48,7 @@ async def take_turn(chat: Conversation, router: Router, agent: str, commit: Comm
             duration_s = round(time.perf_counter() - started, 6)
             learn(live, text, events, duration_s=duration_s)
             decision = await decide(live, router, text)
+            take_handoff(chat, agent, decision.handoff)
             await keep(live, text, events, before=before, decision=decision, duration_s=duration_s, commit=commit)
             span.committed(decision.handoff)
         except BaseException as error:
@@ -154,16 +157,17 @@ async def keep(
     chat.counters.failed_tools = counters.failed_tools
     chat.next_agent, chat.ended = decision.next_agent, decision.ended
     chat.unseen = chat.speaking = None
+    chat.handoffs.clear()
 
 
-def shown_by(
-    chat: Conversation, agent: str, text: str, events: Iterable[Mapping[str, Any]], *, duration_s: float
-) -> TurnSeen:
+def shown_by(chat: Conversation, agent: str, text: str, events: Events, *, duration_s: float) -> TurnSeen:
     """From what is kept of the turns alone, so that another worker would derive the same."""
     return TurnSeen(
         agent=agent,
         text=text,
         tool_results=tool_results(events),
+        tool_calls=called_tools(events, {tool.function for tool in chat.package.tools if agent in tool.agents}),
         turns_by_agent=Counter((*(turn.agent for turn in chat.turns), agent)),
         elapsed_s=sum(turn.duration_s for turn in chat.turns) + duration_s,
+        moment=None if agent == USER else PassedMoment("after_agent", agent),
     )

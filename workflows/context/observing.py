@@ -1,7 +1,7 @@
 """What a turn showed, and the transitions of state variables that watch for it.
 
-A trigger is deterministic: it sees one finished turn and nothing else, so that a run that is resumed derives
-the same state. A new type of trigger is one module in `workflows/context/observers/`.
+A trigger is deterministic: it sees one finished turn, or one event between turns, and nothing else, so that a run that
+is resumed derives the same state. A new type of trigger is one module in `workflows/context/observers/`.
 """
 
 import re
@@ -30,16 +30,37 @@ class ToolResult:
 
 
 @dataclass(frozen=True, slots=True)
+class PassedMoment:
+    """A moment of the life cycle whose steps are over. `agent`: whose turn it is, for the two around a turn."""
+
+    moment: str
+    agent: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TakenHandoff:
+    """A hand-off that was taken. `target` is an agent, `user` or `terminate`."""
+
+    source: str
+    target: str
+
+
+@dataclass(frozen=True, slots=True)
 class TurnSeen:
+    """A finished turn; or, where `agent` is empty, a moment or a hand-off that is seen by itself."""
+
     agent: str
     text: str
     tool_results: tuple[ToolResult, ...] = ()
+    tool_calls: tuple[str, ...] = ()  # the tools that were called, whatever came of it
     # What the trigger answered for people, in order: by the tool that showed it, and by the function that asked.
     ui_answers: tuple[tuple[str, Mapping[str, Any]], ...] = ()
     turns_by_agent: Mapping[str, int] = field(default_factory=dict)  # this turn included
     elapsed_s: float = 0.0  # the work of all turns of the run so far, this one included
     # The variables that tools wrote in the turn: a tool decides what an answer becomes, not the raw answer.
     written: Collection[str] = frozenset()
+    moment: PassedMoment | None = None
+    handoff: TakenHandoff | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +73,7 @@ class Fired:
 
 class Trigger(Protocol):
     """One that captures groups says how many as `groups`; one that watches an agent or a tool, whom, as `agent`
-    or `tool`: so the checks of a package know without knowing the type."""
+    or `tool`: so the checks of a package know without knowing the type. None there means any."""
 
     @property
     def type(self) -> str: ...

@@ -47,6 +47,7 @@ class Assembly:
         rules = self._rules(names, self._typed_names(variables))
         triggers = self._triggers()
         tools, lifecycle_tools = read_tools(self._section("tools"), folder=self._folder, agents=names)
+        hooks, more_tools = read_hooks(self._section("hooks", "middleware"), folder=self._folder, agents=names)
         package = Package(
             name=self._orchestrator.workflow_name,
             folder=self._folder,
@@ -60,9 +61,9 @@ class Assembly:
             tools=tools,
             triggers=tuple(triggers.values()),
             findings=(),
-            lifecycle_tools=lifecycle_tools,
+            lifecycle_tools=(*lifecycle_tools, *more_tools),
             outputs=self._outputs(agents),
-            hooks=read_hooks(self._section("hooks", "middleware"), folder=self._folder, agents=names),
+            hooks=hooks,
             trigger_places={spec.name: place for place, spec in triggers.items()},
             file_names={stem: file.name for stem, file in self.files.items()},
         )

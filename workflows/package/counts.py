@@ -7,6 +7,7 @@ from workflows.package.findings import Findings
 from workflows.package.models import Counts
 from workflows.package.raw.files import PackageFile
 from workflows.package.reading.context_roots import definitions
+from workflows.package.reading.hooks import LISTS, is_lifecycle_entry
 from workflows.package.reading.section import Section
 
 _TOOL_LISTS = ("tools", "backend_tools", "ui_tools")
@@ -19,7 +20,6 @@ _VARIABLE_LISTS = (
     "declarative_variables",
     "derived_variables",
 )
-_HOOK_LISTS = ("hooks", "prompt_middleware")
 
 
 def count_entries(files: Mapping[str, PackageFile]) -> Counts:
@@ -28,20 +28,26 @@ def count_entries(files: Mapping[str, PackageFile]) -> Counts:
     def body(*stems: str) -> Any:
         return next((files[stem].body for stem in stems if stem in files), {})
 
+    hooks = body("hooks", "middleware")
+    moments = sum(is_lifecycle_entry(entry, key) for key in LISTS for entry in _entries(_at(hooks, key)))
     return Counts(
         agents=_agents(body("agents")),
         tools=_in_lists(body("tools"), _TOOL_LISTS),
-        lifecycle_tools=_in_lists(body("tools"), ("lifecycle_tools",)),
+        lifecycle_tools=_in_lists(body("tools"), ("lifecycle_tools",)) + moments,
         handoffs=_rules(body("handoffs", "transition_graph")),
         variables=_variables(body("context_variables")),
         models=_size(_at(body("structured_outputs"), "models")),
-        hooks=sum(_size(_at(body("hooks", "middleware"), key)) for key in _HOOK_LISTS),
+        hooks=sum(_size(_at(hooks, key)) for key in LISTS) - moments,
         triggers=_size(_at(body("triggers", "orchestrator"), "triggers")),
     )
 
 
 def _at(body: Any, key: str) -> Any:
     return body.get(key) if isinstance(body, Mapping) else None
+
+
+def _entries(entries: Any) -> Iterable[Any]:
+    return entries if isinstance(entries, list) else ()
 
 
 def _size(entries: Any) -> int:

@@ -212,6 +212,9 @@ async def test_its_metrics_are_valid_and_say_what_its_runs_did(stage: Stage) -> 
     assert values["unattended_tool_errors_total", "Relay", "double"] == 1
     assert values["unattended_tool_call_seconds_count", "Relay", "boom"] == 1
     assert values["unattended_tool_errors_total", "Relay", "boom"] == 1
+    assert (values["unattended_turns_total", "A", "Relay"], values["unattended_turns_total", "B", "Relay"]) == (1, 1)
+    assert values["unattended_handoffs_total", "A", "B", "Relay"] == 1
+    assert values["unattended_handoffs_total", "B", "Relay", "terminate"] == 1
     assert values["unattended_run_retries_total", "Relay", "model_error"] == 1
     assert values["unattended_run_queue_seconds_count", "api"] == 2
     assert values[("unattended_run_wait_seconds_count",)] == 2

@@ -15,7 +15,7 @@ from tests.unit.workflows.packages import ORCHESTRATOR, TOOL, write_package, wri
 
 ALONE = {"agents": [{"name": "A", "system_message": "You are A."}]}
 ZERO = dict.fromkeys(("agents", "tools", "lifecycle_tools", "handoffs", "variables", "models", "hooks", "triggers"), 0)
-UNSTARTED = {"hook_files": [{"filename": "h.py", "content": "code in JSON"}]}
+UNSTARTED = {"hook_files": [{"filename": "h.py", "trigger": "before_chat", "content": "code in JSON"}]}
 WEBHOOK = {"name": "hook", "type": "webhook", "apps": ["acme"], "verify": {"scheme": "github", "secret": "env:HOOK"}}
 
 

@@ -51,15 +51,22 @@ def test_a_run_that_waits_for_a_person_has_not_ended(state: RunState, count: int
     assert value(metrics, "run_duration_seconds_count", workflow="Digest") == count
 
 
-@pytest.mark.design("D4-101")
-def test_turns_are_counted_by_agent() -> None:
+@pytest.mark.design("D4-101", "D4-103")
+def test_turns_are_counted_by_agent_and_hand_offs_by_their_target() -> None:
     metrics = WorkerMetrics()
 
-    for agent in ("Collector", "Writer", "Collector"):
-        metrics.turn("Digest", Turn(agent, "done"))
+    for agent, target in [("A", "B"), ("B", "A"), ("A", "B"), ("A", "user"), ("B", "terminate"), ("B", None)]:
+        metrics.turn("Digest", Turn(agent, "text", handoff=target))
 
-    counts = {agent: value(metrics, "turns_total", workflow="Digest", agent=agent) for agent in ("Collector", "Writer")}
-    assert counts == {"Collector": 2, "Writer": 1}
+    turns = {agent: value(metrics, "turns_total", workflow="Digest", agent=agent) for agent in "AB"}
+    assert turns == {"A": 3, "B": 3}
+    handed = {
+        (sample.labels["agent"], sample.labels["target"]): sample.value
+        for family in metrics.registry.collect()
+        for sample in family.samples
+        if sample.name == "unattended_handoffs_total"
+    }
+    assert handed == {("A", "B"): 2, ("B", "A"): 1, ("A", "user"): 1, ("B", "terminate"): 1}
 
 
 @pytest.mark.design("D4-102", "D4-105")

@@ -124,6 +124,23 @@ def test_hooks_and_prompt_middleware_together(tmp_path: Path, stem: str, body: A
     assert counted(tmp_path, **{stem: body}).hooks == 2
 
 
+@pytest.mark.parametrize(
+    ("body", "hooks", "moments"),
+    [
+        ({"hooks": [{"hook_type": "x"}, {"trigger": "on_start"}]}, 1, 1),
+        ({"hook_files": [{"trigger": "on_start"}, {}]}, 0, 2),
+        ({"hook_files": [{"hook_type": "x"}], "hooks": [{}]}, 2, 0),
+        ({"hooks": {"hook_files": [{"filename": "a.py"}]}}, 0, 1),
+        ({"prompt_middleware": [{"trigger": "x"}]}, 1, 0),
+        ({"hook_files": 5}, 0, 0),
+    ],
+)
+def test_entries_with_a_trigger_are_lifecycle_tools(tmp_path: Path, body: Any, hooks: int, moments: int) -> None:
+    found = counted(tmp_path, hooks=body, tools={"lifecycle_tools": [{}]})
+
+    assert (found.hooks, found.lifecycle_tools) == (hooks, moments + 1)
+
+
 def test_triggers_of_their_own_file_or_of_the_orchestrator(tmp_path: Path) -> None:
     triggers = [{"type": "chat"}, {"type": "odd"}]
 

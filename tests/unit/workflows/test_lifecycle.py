@@ -15,7 +15,7 @@ from workflows.chat import lifecycle, package_steps
 from workflows.chat.conversation import MAX_EXPLANATION, close, converse
 from workflows.chat.errors import PackageDefect
 from workflows.context.redaction import Redactor
-from workflows.outcome import Outcome, OutcomeKind
+from workflows.outcome import Outcome, OutcomeError, OutcomeKind
 
 MOMENTS = ("on_start", "before_chat", "before_agent", "after_agent", "after_chat", "on_complete", "on_fail")
 A_TO_B = {"handoff_rules": [rule("A", "B"), rule("B", "terminate", termination_reason="all said")]}
@@ -168,10 +168,91 @@ async def test_a_step_is_told_whose_run_it_is_by_the_run_and_not_by_the_context(
         "workflow_name": "Small",
         "execution_id": "r1",
         "agent_name": None,
-        "error": None,
-        "outcome": None,
+        **dict.fromkeys(("error", "outcome", "error_type", "error_message", "agent", "turn")),
     }
     assert left(whole)["app_id"] == "acme"
+
+
+FAILURE = """
+def note(context_variables, error_type, error_message, agent, turn, error, agent_name):
+    told = [error_type, error_message, agent, turn]
+    assert agent_name is None and error_message in (None, error)
+    context_variables["told"] = [*context_variables.get("told", []), told]
+"""
+BAD_REQUEST = {"answers": {"A": [{"text": "ok"}], "B": [{"error": {"status": 400}}]}}
+
+
+@pytest.mark.design("D5-21")
+@pytest.mark.parametrize(
+    ("files", "moment", "told"),
+    [
+        ({"answers": BAD_REQUEST}, "on_fail", ["ModelError", "B", 2]),
+        ({"orchestrator": {**ORCHESTRATOR, "limits": {"model_calls": 1}}}, "on_fail", ["LimitReached", "B", 2]),
+        (
+            {"handoffs": {"handoff_rules": [rule("A", "terminate", termination_reason="workflow_failed")]}},
+            "on_fail",
+            None,
+        ),
+        ({}, "on_complete", None),
+        ({"orchestrator": {**ORCHESTRATOR, "max_turns": 1}}, "on_complete", None),
+    ],
+    ids=["an error", "a limit", "a rule", "success", "success at max_turns"],
+)
+async def test_the_last_steps_get_what_made_the_run_fail(
+    tmp_path: Path, files: dict[str, Any], moment: str, told: list[Any] | None
+) -> None:
+    whole = chat(tmp_path, FAILURE, [step(each, "note") for each in ("after_chat", moment)], **files)
+
+    outcome, _ = await whole.run_to_its_close()
+
+    message = None if told is None or outcome.error is None else outcome.error.message
+    expected = [None] * 4 if told is None else [told[0], message, *told[1:]]
+    assert left(whole)["told"] == [expected, expected]
+
+
+async def test_what_made_the_run_fail_is_told_without_hidden_values(tmp_path: Path) -> None:
+    whole = chat(tmp_path, FAILURE, [step("on_fail", "note")])
+    whole.redactor = Redactor(["canary-secret-99"])
+    error = OutcomeError("Bad-canary-secret-99", "with canary-secret-99", turn=0)
+
+    conversation = whole.conversation(Kept())
+    await lifecycle.finish(conversation, Outcome(OutcomeKind.PACKAGE_ERROR, error.message, error), succeeded=False)
+
+    [[kind, message, agent, turn]] = conversation.kept()["told"]
+    assert (kind[:4], message[:5], agent, turn) == ("Bad-", "with ", None, 0)
+    assert "canary" not in kind + message
+
+
+def hooks_json(*entries: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "hook_files": [{"content": "# Python hook implementation", "integration": None, **each} for each in entries]
+    }
+
+
+@pytest.mark.design("D4-37", "D4-66", "D4-67", "D4-71", "D4-73")
+async def test_a_hooks_file_as_generators_write_it_runs(tmp_path: Path) -> None:
+    """After the lifecycle tools of the tools file, in its own order."""
+    noted = "def {0}(context_variables): context_variables['trail'] = [*context_variables.get('trail', []), '{0}']\n"
+    (tmp_path / "hooks").mkdir()
+    for name in ("before_chat", "after_chat", "around"):
+        (tmp_path / "hooks" / f"{name}.py").write_text(noted.format(name))
+    (tmp_path / "hooks.json").write_text(
+        json.dumps(
+            hooks_json(
+                {"filename": "hooks/before_chat.py", "trigger": "before_chat"},
+                {"filename": "after_chat.py", "trigger": "after_chat"},
+                {"filename": "around.py", "trigger": "after_agent", "hook_agent": "B"},
+            )
+        )
+    )
+    first = step("before_chat", "first")
+    whole = chat(tmp_path, noted.format("first"), [first])
+
+    _, kept = await whole.run_to_its_close()
+
+    assert [each.code for each in whole.built.package.findings if each.file == "hooks.json"] == ["not_executed"] * 3
+    assert left(whole)["trail"] == ["first", "before_chat", "around", "after_chat"]
+    assert kept.turn(1).context_changes == {"trail": ["first", "before_chat"]}
 
 
 ENDS: list[tuple[str, dict[str, Any], str]] = [

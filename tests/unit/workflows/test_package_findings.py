@@ -173,7 +173,7 @@ FAULTS: list[tuple[dict[str, Any], tuple[str, str, str, str]]] = [
     ({"tools": [*tool()["tools"], *tool(agent=["B", "A"])["tools"]]}, ("error", "duplicate_tool", T, "tools[1].function")),
     ({"tools": {"backend_tools": {"A": []}, "x": 1}}, ("warning", "not_executed", T, "x")),
     # what is read, but not executed
-    ({"hooks": {"hook_files": [{"filename": "a.py", "content": ""}]}}, ("warning", "hooks_not_executed", "hooks.yaml", "hook_files")),
+    ({"hooks": {"hook_files": [{"filename": "a.py", "trigger": "on_start", "content": "x"}]}}, ("warning", "hooks_not_executed", "hooks.yaml", "hook_files[0].content")),
     # triggers
     ({"triggers": {"triggers": 5}}, ("error", "wrong_type", "triggers.yaml", "triggers")),
     ({"triggers": ["x"]}, ("error", "wrong_type", "triggers.yaml", "triggers[0]")),

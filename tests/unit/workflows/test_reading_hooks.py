@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tests.unit.workflows.packages import TOOL, write_tool
 from workflows.package.findings import Finding, Findings
-from workflows.package.models import Hook
+from workflows.package.models import Hook, LifecycleTool
 from workflows.package.reading.hooks import read_hooks
 from workflows.package.reading.section import Section
 
@@ -18,14 +18,25 @@ Said = list[tuple[str, str, str]]
 
 
 def read(tmp_path: Path, body: Any) -> tuple[tuple[Hook, ...], tuple[Finding, ...]]:
+    hooks, _, findings = read_all(tmp_path, body)
+    return hooks, findings
+
+
+def moments(tmp_path: Path, body: Any) -> tuple[tuple[LifecycleTool, ...], tuple[Finding, ...]]:
+    _, tools, findings = read_all(tmp_path, body)
+    return tools, findings
+
+
+def read_all(tmp_path: Path, body: Any) -> tuple[tuple[Hook, ...], tuple[LifecycleTool, ...], tuple[Finding, ...]]:
     folder = tmp_path / "P"
     if not folder.exists():
         write_tool(folder, "greet.py", TOOL)
         (folder / "hooks").mkdir()
         (folder / "hooks" / "own.py").write_text(TOOL)
+        (folder / "hooks" / "before_chat.py").write_text("def before_chat(context_variables): ...\n")
     findings = Findings()
     section = Section(body, file="hooks.yaml", path="", findings=findings)
-    return read_hooks(section, folder=folder, agents=AGENTS), findings.all
+    return (*read_hooks(section, folder=folder, agents=AGENTS), findings.all)
 
 
 def said(findings: tuple[Finding, ...]) -> Said:
@@ -40,6 +51,10 @@ def hook(**given: Any) -> dict[str, Any]:
         "function": "greet",
         **given,
     }
+
+
+def moment(**given: Any) -> dict[str, Any]:
+    return {"trigger": "before_chat", "filename": "hooks/before_chat.py", "integration": None, **given}
 
 
 @pytest.mark.parametrize(
@@ -139,8 +154,8 @@ def test_a_function_without_a_file_is_one_of_another_runtime(tmp_path: Path) -> 
         ({"hooks": ["x"]}, [("error", "wrong_type", "hooks[0]")]),
         ({"hooks": [], "prompt_middleware": None}, []),
         (
-            {"hook_files": [{"filename": "hooks/a.py", "content": ""}]},
-            [("warning", "hooks_not_executed", "hook_files")],
+            {"hook_files": [{"filename": "own.py", "function": "greet"}]},
+            [("error", "missing_field", "hook_files[0].trigger")],
         ),
         ({"hook_files": []}, []),
         ({"reply_middleware": [1]}, [("warning", "not_executed", "reply_middleware")]),
@@ -160,16 +175,81 @@ def test_hooks_and_middleware_in_one_file_are_all_read(tmp_path: Path) -> None:
     assert findings == ()
 
 
-def test_code_in_the_file_itself_keeps_the_package_from_starting(tmp_path: Path) -> None:
-    _, [finding] = read(tmp_path, {"hooks": [hook()], "hook_files": [{"filename": "a.py", "content": "x"}]})
+@pytest.mark.parametrize("entry", [moment(filename="a.py"), hook(filename="a.py")])
+@pytest.mark.parametrize("key", ["hooks", "hook_files"])
+def test_code_without_its_file_keeps_the_package_from_starting(tmp_path: Path, key: str, entry: Any) -> None:
+    hooks, tools, [finding] = read_all(tmp_path, {key: [{**entry, "content": "def a(): ..."}]})
 
-    assert (finding.code, finding.blocks) == ("hooks_not_executed", True)
-    assert "name them under hooks" in finding.message
+    assert (hooks, tools) == ((), ())
+    assert (finding.code, finding.blocks, finding.path) == ("hooks_not_executed", True, f"{key}[0].content")
+    assert "write it to a.py" in finding.message
+
+
+BEFORE_CHAT = ("hooks", "before_chat.py")
+
+
+@pytest.mark.design("D4-66", "D4-71")
+@pytest.mark.parametrize(
+    ("entry", "expected", "file"),
+    [
+        (moment(), ("before_chat", None, "before_chat"), BEFORE_CHAT),
+        (moment(filename="before_chat.py"), ("before_chat", None, "before_chat"), BEFORE_CHAT),
+        (moment(filename=None, file="before_chat.py"), ("before_chat", None, "before_chat"), BEFORE_CHAT),
+        (moment(trigger="workflow_end", function="before_chat"), ("on_complete", None, "before_chat"), BEFORE_CHAT),
+        (moment(filename="greet.py"), ("before_chat", None, "greet"), ("tools", "greet.py")),
+        (moment(filename=None, function="own:greet"), ("before_chat", None, "greet"), ("hooks", "own.py")),
+        (moment(trigger="after_agent", hook_agent="A"), ("after_agent", "A", "before_chat"), BEFORE_CHAT),
+        (moment(trigger="before_agent", agent="B"), ("before_agent", "B", "before_chat"), BEFORE_CHAT),
+        (moment(trigger="before_agent", hook_agent="all"), ("before_agent", None, "before_chat"), BEFORE_CHAT),
+    ],
+)
+@pytest.mark.parametrize("key", ["hooks", "hook_files"])
+def test_an_entry_with_a_trigger_is_a_lifecycle_tool(
+    tmp_path: Path, key: str, entry: Any, expected: tuple[str, str | None, str], file: tuple[str, ...]
+) -> None:
+    [tool], findings = moments(tmp_path, {key: [entry]})
+
+    assert (tool.moment, tool.agent, tool.function) == expected
+    assert tool.file == (tmp_path / "P").joinpath(*file)
+    assert findings == ()
+
+
+def test_one_list_may_hold_hooks_and_lifecycle_tools(tmp_path: Path) -> None:
+    written = [moment(trigger="on_fail"), hook(), moment(trigger="on_start")]
+
+    hooks, tools, findings = read_all(tmp_path, {"hooks": written, "hook_files": [*written]})
+
+    assert len(hooks) == 2
+    assert [tool.moment for tool in tools] == ["on_fail", "on_start"] * 2
+    assert findings == ()
+
+
+FAULTS_OF_MOMENTS: list[tuple[dict[str, Any], Said]] = [
+    (moment(content="old code"), [("warning", "not_executed", f"{ONE}.content")]),
+    (moment(content=""), []),
+    (moment(integration="Stripe"), [("warning", "not_executed", f"{ONE}.integration")]),
+    (moment(trigger="at_noon"), [("error", "wrong_value", f"{ONE}.trigger")]),
+    (moment(hook_type="update_agent_state"), [("error", "wrong_value", f"{ONE}.trigger")]),
+    (moment(hook_agent="A"), [("warning", "not_executed", f"{ONE}.hook_agent")]),
+    (moment(agent="A"), [("warning", "not_executed", f"{ONE}.agent")]),
+    (moment(trigger="after_agent", agent="C"), [("error", "unknown_agent", f"{ONE}.agent")]),
+    (moment(filename="own.py"), [("error", "missing_hook_function", f"{ONE}.filename")]),
+    (moment(function="no"), [("error", "missing_hook_function", f"{ONE}.function")]),
+    (moment(filename="no.py"), [("error", "missing_hook_file", f"{ONE}.filename")]),
+    (moment(filename="no.py", content=""), [("error", "missing_hook_file", f"{ONE}.filename")]),
+    (moment(filename=None), [("error", "missing_field", f"{ONE}.filename")]),
+    (moment(colour="red"), [("warning", "not_executed", f"{ONE}.colour")]),
+]
+
+
+@pytest.mark.parametrize(("entry", "expected"), FAULTS_OF_MOMENTS)
+def test_a_fault_of_a_lifecycle_entry_is_found_where_it_is(tmp_path: Path, entry: Any, expected: Said) -> None:
+    assert said(moments(tmp_path, {"hooks": [entry]})[1]) == expected
 
 
 junk = st.recursive(
     st.none() | st.booleans() | st.integers(-3, 2**70) | st.floats() | st.text(max_size=4) | st.sampled_from(["A", "greet.py", "a.b.c", "a:b", ":", "."]),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["agent", "hook_agent", "filename", "function", "files", "hook_type"]) | st.booleans(), inner, max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["agent", "hook_agent", "filename", "function", "files", "hook_type", "trigger", "content"]) | st.booleans(), inner, max_size=5),
     max_leaves=12,
 )  # fmt: skip
 
@@ -177,5 +257,5 @@ junk = st.recursive(
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(junk)
 def test_anything_in_the_file_is_a_finding_and_never_an_exception(tmp_path: Path, body: Any) -> None:
-    read(tmp_path, {"hooks": body, "prompt_middleware": [body]})
+    read(tmp_path, {"hooks": body, "hook_files": body, "prompt_middleware": [body]})
     read(tmp_path, body)

@@ -276,6 +276,28 @@ def test_a_lifecycle_tool_without_an_agent_is_for_all(tmp_path: Path, agent: Any
     assert read(tmp_path, {"lifecycle_tools": [moment(agent=agent)]})[1][0].agent is None
 
 
+@pytest.mark.design("D4-67")
+@pytest.mark.parametrize("written", ["begin.py", "hooks/begin.py"])
+def test_a_lifecycle_tool_may_lie_in_the_hooks_folder(tmp_path: Path, written: str) -> None:
+    folder = folder_of(tmp_path)
+    (folder / "hooks").mkdir()
+    (folder / "hooks" / "begin.py").write_text(TOOL)
+
+    _, [found], findings = read(tmp_path, {"lifecycle_tools": [moment(file=written)]})
+
+    assert (found.file, findings) == (folder / "hooks" / "begin.py", ())
+
+
+def test_a_tool_of_an_agent_does_not_lie_in_the_hooks_folder(tmp_path: Path) -> None:
+    folder = folder_of(tmp_path)
+    (folder / "hooks").mkdir()
+    (folder / "hooks" / "begin.py").write_text(TOOL)
+
+    findings = read(tmp_path, {"tools": [tool(file="begin.py")]})[2]
+
+    assert [(each.code, each.path) for each in findings] == [("missing_tool_file", "tools[0].file")]
+
+
 LIFE = "lifecycle_tools[0]"
 LIFECYCLE_FAULTS: list[tuple[dict[str, Any], Said]] = [
     (moment(trigger=None), [("error", "missing_field", f"{LIFE}.trigger")]),

@@ -1,5 +1,6 @@
 """Reading variables: six roots and all early forms become one, and what does not fit is said."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from workflows.context.observers.agent_text import AgentText
+from workflows.context.observers.handoff import Handoff
+from workflows.context.observers.tool_call import ToolCall
 from workflows.context.observing import UNSET, Transition
 from workflows.package.findings import Finding, Findings
 from workflows.package.models import Variable
@@ -271,6 +274,31 @@ def test_a_captured_group_is_no_value_to_be_typed() -> None:
 
 PLACE = "definitions.v.source"
 
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ({"trigger": {"type": "handoff", "from": "A", "to": "B", "value": "x"}}, Transition(Handoff("B", "A"), to="x")),
+        ({"triggers": [{"type": "handoff", "from": "A", "to": "B"}]}, Transition(Handoff("B", "A"))),
+        ({"transitions": [{"type": "handoff", "to": "B"}]}, Transition(Handoff("B"))),
+        (
+            {"transitions": [{"from": "x", "to": "y", "trigger": {"type": "handoff", "to": "B"}}]},
+            Transition(Handoff("B"), to="y", from_="x"),
+        ),
+        (
+            {"trigger": {"type": "tool_call", "tool": "t", "agent": "", "from": "x", "value": "y"}},
+            Transition(ToolCall("t"), to="y", from_="x"),
+        ),
+    ],
+)
+def test_a_handoff_has_a_from_and_a_to_of_its_own(source: Any, expected: Transition) -> None:
+    variable, findings = one({"type": "string", "source": {"type": "state", **source}})
+
+    assert findings == []
+    assert isinstance(variable.source, StateSource)
+    assert [replace(each, place="", trigger_place="") for each in variable.source.transitions] == [expected]
+
+
 # One fault a line, however long.
 # ruff: noqa: E501
 
@@ -279,9 +307,12 @@ PLACE = "definitions.v.source"
     ("source", "expected"),
     [
         ({"triggers": [{"type": "user_text", "match": {}}]}, ("error", "wrong_value", "triggers[0].match")),
-        ({"triggers": [{"type": "tool_call", "tool": "x"}]}, ("warning", "never_fires", "triggers[0].type")),
-        ({"transitions": [{"trigger": {"type": "handoff"}}]}, ("warning", "never_fires", "transitions[0].trigger.type")),
-        ({"trigger": "lifecycle"}, ("warning", "never_fires", "trigger.type")),
+        ({"triggers": [{"type": "tool_call"}]}, ("error", "missing_field", "triggers[0].tool")),
+        ({"trigger": "tool_call"}, ("error", "missing_field", "trigger.tool")),
+        ({"transitions": [{"trigger": {"type": "handoff"}}]}, ("error", "missing_field", "transitions[0].trigger.to")),
+        ({"transitions": [{"to": "x", "trigger": "handoff"}]}, ("error", "missing_field", "transitions[0].trigger.to")),
+        ({"trigger": "lifecycle"}, ("error", "missing_field", "trigger.event")),
+        ({"trigger": {"type": "lifecycle", "event": "noon"}}, ("error", "wrong_value", "trigger.event")),
         ({"triggers": [{"type": "moon"}]}, ("error", "unknown_trigger", "triggers[0].type")),
         ({"triggers": ["moon"]}, ("error", "wrong_type", "triggers[0]")),
         ({"triggers": [{}]}, ("error", "missing_field", "triggers[0].type")),

@@ -8,10 +8,13 @@ from typing import Any, get_args
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.unit.workflows.chats import Chat, built
+from tests.unit.workflows.chats import Chat, Kept, built
 from tests.unit.workflows.normal_form import agents, package
 from workflows.context.observers.agent_text import AgentText
-from workflows.context.observing import Transition
+from workflows.context.observers.handoff import Handoff
+from workflows.context.observers.lifecycle import Lifecycle
+from workflows.context.observers.tool_call import ToolCall
+from workflows.context.observing import Transition, Trigger
 from workflows.package.models import Limits, Pattern, Rule, Variable
 from workflows.package.sources import StateSource
 
@@ -20,9 +23,23 @@ TARGETS = (*NAMES, "terminate", "user")
 TOGGLED = Variable(
     "v", "boolean", StateSource(tuple(Transition(AgentText(name, equals="on")) for name in NAMES)), False
 )
+HANDED = Variable("h", "boolean", StateSource((Transition(Handoff("B")), Transition(Handoff("C"), to=False))), False)
+# Grows with each event that it sees: one that is lost, or seen twice, shows.
+EVENTS: tuple[Trigger, ...] = (
+    *(Handoff(name) for name in TARGETS),
+    Lifecycle("before_chat"),
+    Lifecycle("before_agent"),
+    ToolCall("t"),
+)
+COUNTED = Variable(
+    "n",
+    "integer",
+    StateSource(tuple(Transition(event, from_=number, to=number + 1) for event in EVENTS for number in range(40))),
+    0,
+)
 
 ends = {"source": st.sampled_from(NAMES), "target": st.sampled_from(TARGETS)}
-conditions = st.sampled_from(["${v}", "not ${v}"])
+conditions = st.sampled_from(["${v}", "not ${v}", "${h}", "not ${h}"])
 rules = (
     st.builds(Rule, **ends)
     | st.builds(Rule, **ends, judged=st.just("it is ready"))
@@ -49,21 +66,33 @@ def test_a_chat_goes_on_as_if_it_had_not_stopped(
     routed = package(
         agents=agents(*NAMES),
         rules=tuple(table),
-        variables={"v": TOGGLED},
+        variables={"v": TOGGLED, "h": HANDED, "n": COUNTED},
         orchestrator={"pattern": pattern, "human_in_the_loop": human, "limits": Limits(max_turns=5)},
     )
     script = {"answers": {**said, "group_manager": [{"text": name} for name in chosen]}, "default": {"text": "B"}}
     with tempfile.TemporaryDirectory() as folder:
-        playing = Chat(built(routed, script, Path(folder) / "p"), {"app_id": "a", "chat_id": "c", "v": False})
+        playing = Chat(
+            built(routed, script, Path(folder) / "p"), {"app_id": "a", "chat_id": "c", "v": False, "h": False, "n": 0}
+        )
         asyncio.run(compare(playing))
 
 
 async def compare(playing: Chat) -> None:
-    outcome, kept = await playing.run()
-    whole = [(turn.agent, turn.text, turn.handoff) for turn in kept.turns]
+    outcome, kept = await playing.run_to_its_close()
+    whole, end = turns_of(kept), last_context(playing)
 
-    for number in range(1, len(whole) + 1):
-        again, resumed = await playing.run(kept.up_to(number))
+    for number in range(len(whole) + 1):
+        again, resumed = await playing.run_to_its_close(kept.up_to(number))
 
         assert again == outcome
-        assert [(turn.agent, turn.text, turn.handoff) for turn in resumed.turns] == whole
+        assert turns_of(resumed) == whole
+        assert last_context(playing) == end
+
+
+def turns_of(kept: Kept) -> list[Any]:
+    return [(turn.agent, turn.text, turn.handoff, turn.context_changes) for turn in kept.turns]
+
+
+def last_context(playing: Chat) -> Any:
+    assert playing.last is not None
+    return playing.last.kept()

@@ -40,6 +40,7 @@ def test_what_we_ship_fits(path: Path) -> None:
 
 ON_ANSWER = {"type": "ui_response", "tool": "pay", "response_key": "verdict", "match": {"in": ["yes", 1]}}
 NIGHTLY = {"type": "schedule", "cron": "0 6 * * *"}
+MOMENT = {"filename": "hooks/before_chat.py", "trigger": "before_chat", "integration": None}
 RULE = {"source_agent": "A", "target_agent": "B"}
 FITTING: list[tuple[str, Any]] = [
     ("orchestrator", ORCHESTRATOR),
@@ -54,7 +55,26 @@ FITTING: list[tuple[str, Any]] = [
     ("transition_graph", {"transition_rules": [{**RULE, "condition": True, "condition_type": None}]}),
     ("tools", {"tools": [{"agent": ["A"], "file": "x.py", "function": "x"}], "lifecycle_tools": []}),
     ("hooks", {"hooks": [{"hook_type": "update_agent_state", "hook_agent": "all", "function": "f"}]}),
+    ("hooks", {"hook_files": [{**MOMENT, "content": "def before_chat(): ...", "hook_type": None}]}),
+    ("hooks", [MOMENT, {"hook_type": "update_agent_state", "hook_agent": "all", "function": "f", "trigger": None}]),
+    ("hooks", {"hooks": [{"trigger": "workflow_end", "agent": "A", "filename": "x.py", "function": None}]}),
     ("middleware", {"prompt_middleware": [{"agent": "A", "function": "f"}]}),
+    (
+        "context_variables",
+        {"definitions": {"v": {"source": {"type": "state", "trigger": {"type": "tool_call", "tool": "x"}}}}},
+    ),
+    (
+        "context_variables",
+        {
+            "definitions": {
+                "v": {"source": {"type": "state", "triggers": [{"type": "handoff", "from": "A", "to": "B"}]}}
+            }
+        },
+    ),
+    (
+        "context_variables",
+        {"definitions": {"v": {"source": {"type": "state", "triggers": [{"type": "lifecycle", "event": "on_start"}]}}}},
+    ),
     (
         "structured_outputs",
         {"models": {"M": {"type": "model", "fields": {"a": {"type": "M"}}}}, "registry": {"A": "M"}},
@@ -101,6 +121,12 @@ WRONG: list[tuple[str, Any]] = [
     ("handoffs", {"handoff_rules": [{**RULE, "handoff_type": "sometimes"}]}),
     ("tools", {"tools": [{"agent": "A", "file": "x.py"}]}),
     ("hooks", {"hooks": [{"hook_type": "before_everything", "hook_agent": "A", "function": "f"}]}),
+    ("hooks", {"hook_files": [{**MOMENT, "hook_type": "update_agent_state"}]}),
+    ("hooks", {"hook_files": [{**MOMENT, "trigger": "at_noon"}]}),
+    (
+        "context_variables",
+        {"definitions": {"v": {"source": {"type": "state", "triggers": [{"type": "lifecycle", "event": "noon"}]}}}},
+    ),
     ("middleware", {"prompt_middleware": [{"agent": "A"}]}),
     ("structured_outputs", {"models": {"M": {"type": "model", "fields": {"a": {"description": "no type"}}}}}),
     ("context_variables", {"definitions": {"v": {"source": {"type": "crystal_ball"}}}}),

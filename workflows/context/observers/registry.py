@@ -12,13 +12,6 @@ from workflows.package.reading.section import Section
 # None when the trigger cannot be read; why is among the section's findings then.
 ReadTrigger = Callable[[Section], Trigger | None]
 
-# Types that authors write and a headless run never sees, with what to write instead.
-NEVER_FIRES: Mapping[str, str] = {
-    "tool_call": "watch for the answer instead: type: tool_response, with tool: the function's name",
-    "handoff": "watch for what leads to it: type: agent_text or agent_turn_count",
-    "lifecycle": "let a tool write the variable, or use type: agent_turn_count",
-}
-
 
 @cache
 def trigger_types() -> Mapping[str, ReadTrigger]:

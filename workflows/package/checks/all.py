@@ -9,6 +9,7 @@ from workflows.package.checks.people import check_people
 from workflows.package.checks.prompts import check_first_message, check_prompts
 from workflows.package.checks.routing import check_routing
 from workflows.package.checks.settable import check_settable
+from workflows.package.checks.silent_triggers import check_silent_triggers
 from workflows.package.checks.sources import check_sources
 from workflows.package.checks.states import check_states
 from workflows.package.checks.triggers import check_triggers
@@ -25,6 +26,7 @@ def check_package(package: Package, findings: Findings, *, production: bool = Fa
     check_settable(package, findings)
     check_states(package, findings)
     check_ambiguous_transitions(package, findings)
+    check_silent_triggers(package, findings)
     check_routing(package, findings, production=production)
     check_conditions(package, findings, production=production)
     check_judged_rules(package, findings, production=production)

@@ -4,9 +4,12 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from itertools import combinations
 
 from workflows.context.answer_match import AnswerMatch
+from workflows.context.observers.handoff import Handoff
+from workflows.context.observers.lifecycle import Lifecycle
+from workflows.context.observers.tool_call import ToolCall
 from workflows.context.observers.tool_response import ToolResponse
 from workflows.context.observers.ui_response import UiResponse
-from workflows.context.observing import Transition, Unset
+from workflows.context.observing import Transition, Trigger, Unset
 from workflows.context.value_types import same, value_key
 from workflows.package.checks.known import shown, variable_place, variables_file
 from workflows.package.findings import Findings
@@ -47,15 +50,33 @@ def _ambiguous(transitions: Sequence[Transition]) -> Iterator[tuple[Transition, 
 
 
 def _same_triggers(transitions: Sequence[Transition]) -> Iterator[tuple[Transition, Transition]]:
-    """Of those that wait for no answer only what is written twice is sure to fire together. One without `from` is no
-    ambiguity there: a toggle is written as `to: true`, and `from: true, to: false` after it."""
-    first_of: dict[Hashable, Transition] = {}
+    """Of those that wait for no answer only what is written twice, or once for one agent and once for any, is sure to
+    fire together. One without `from` is no ambiguity there: a toggle is written as `to: true`, and `from: true, to:
+    false` after it."""
+    seen: dict[Hashable, dict[str | None, Transition]] = {}
     for each in transitions:
         if isinstance(each.trigger, UiResponse | ToolResponse):
             continue
-        first = first_of.setdefault((repr(each.trigger), value_key(each.from_)), each)
-        if not same(first.to, each.to):
+        event, agent = _event(each.trigger)
+        earlier = seen.setdefault((event, value_key(each.from_)), {})
+        together = [other for name, other in earlier.items() if agent is None or name in (agent, None)]
+        first = next((other for other in together if not same(other.to, each.to)), None)
+        if first is not None:
             yield first, each
+        earlier.setdefault(agent, each)
+
+
+def _event(trigger: Trigger) -> tuple[Hashable, str | None]:
+    """What it waits for, and the one agent of whom it does."""
+    match trigger:
+        case ToolCall(tool=tool, agent=agent):
+            return (trigger.type, tool), agent
+        case Lifecycle(event=event, agent=agent):
+            return (trigger.type, event), agent
+        case Handoff(target=target, source=source):
+            return (trigger.type, target), source
+        case _:
+            return repr(trigger), None
 
 
 def _by_tool(transitions: Sequence[Transition]) -> Mapping[str, list[Transition]]:

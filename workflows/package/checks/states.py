@@ -4,7 +4,8 @@ from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from workflows.context.observing import Transition, Unset, captured_group
+from workflows.context.observers.handoff import Handoff
+from workflows.context.observing import Transition, Trigger, Unset, captured_group
 from workflows.context.value_types import value_key
 from workflows.package.checks.compared import compared
 from workflows.package.checks.known import (
@@ -19,7 +20,7 @@ from workflows.package.checks.known import (
 )
 from workflows.package.checks.settable import may_be_coded, never_set
 from workflows.package.findings import Findings, Level
-from workflows.package.models import Package, Variable
+from workflows.package.models import TERMINATE, USER, Package, Variable
 from workflows.package.sources import StateSource
 
 
@@ -143,13 +144,23 @@ def _faults(machine: _Machine, watched: _Watched) -> Iterator[_Fault]:
 
 
 def _faults_of_trigger(transition: Transition, watched: _Watched) -> Iterator[_Fault]:
-    agent, tool = getattr(transition.trigger, "agent", None), getattr(transition.trigger, "tool", None)
-    if agent and watched.agents is not None and agent not in watched.agents:
+    trigger = transition.trigger
+    for agent in _named_agents(trigger):
+        if watched.agents is None or agent in watched.agents:
+            continue
         message = f"a transition waits for {agent}, which is not an agent of this package; correct it"
         yield _Fault("error", "unknown_agent", message, transition.trigger_place)
+    tool = getattr(trigger, "tool", None)
     if tool and watched.tools is not None and tool not in watched.tools:
-        level, message = _unknown_tool(tool, watched.files.get(tool), transition.trigger.type)
+        level, message = _unknown_tool(tool, watched.files.get(tool), trigger.type)
         yield _Fault(level, "unknown_tool", message, transition.trigger_place)
+
+
+def _named_agents(trigger: Trigger) -> list[str]:
+    named = [getattr(trigger, "agent", None)]
+    if isinstance(trigger, Handoff):
+        named = [name for name in (trigger.source, trigger.target) if name not in (USER, TERMINATE)]
+    return [name for name in named if name]
 
 
 def _unknown_tool(name: str, meant: str | None, kind: str) -> tuple[Level, str]:

@@ -48,8 +48,8 @@ WRAPPERS = {"context_variables": ("context_variables", "ContextVariablesPlan")}
 # What is inside of `{"tools": {...}}` must look like the body, since the entries of a list have names too.
 _WRAPPED = {
     "tools": ("tools", "lifecycle_tools", "backend_tools", "ui_tools"),
-    "hooks": ("hooks", "prompt_middleware"),
-    "middleware": ("hooks", "prompt_middleware"),
+    "hooks": ("hooks", "prompt_middleware", "hook_files"),
+    "middleware": ("hooks", "prompt_middleware", "hook_files"),
     "triggers": ("triggers",),
 }
 

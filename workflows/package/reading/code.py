@@ -21,10 +21,13 @@ class PackageCode:
         self._located: set[Path] = set()
         self._told: dict[Path, bool] = {}  # of what they import, and whether as needed to load a tool
 
-    def locate(self, section: Section, name: str, function: str, *, fields: tuple[str, str]) -> Path | None:
-        """The file, once it is found, parsed and searched for `function`; `fields` are where an author wrote both."""
+    def locate(
+        self, section: Section, name: str, function: str, *, fields: tuple[str, str], also_in: tuple[str, ...] = ()
+    ) -> Path | None:
+        """The file, once it is found, parsed and searched for `function`; `fields` are where an author wrote both.
+        `also_in`: further folders of the package in which it may lie."""
         file_field, function_field = fields
-        file = self._find(section, name, file_field)
+        file = self._find(section, name, file_field, (*self._folders, *also_in))
         if file is None:
             return None
         code = self._code(section, file, file_field)
@@ -34,16 +37,16 @@ class PackageCode:
         return file
 
     def has(self, name: str) -> bool:
-        """Whether the package has this file, without saying anything about it."""
+        """Whether the package has this file in one of its folders, without saying anything about it."""
         try:
-            file = (self._root / name).resolve()
-            return self._allowed(file) and file.is_file()
+            files = [(self._root / folder / name).resolve() for folder in self._folders]
+            return any(self._allowed(file) and file.is_file() for file in files)
         except (OSError, ValueError, RuntimeError):
             return False
 
-    def _find(self, section: Section, name: str, field: str) -> Path | None:
+    def _find(self, section: Section, name: str, field: str, folders: tuple[str, ...]) -> Path | None:
         try:
-            for folder in self._folders:
+            for folder in folders:
                 file = (self._root / folder / name).resolve()
                 if not self._allowed(file):
                     message = f"{name} is outside the package; only ../{SHARED} is allowed, copy the file there"
@@ -54,7 +57,7 @@ class PackageCode:
         except (OSError, ValueError, RuntimeError):  # NUL, too long, or links in a circle: no file has such a name
             section.error("wrong_value", field, "is not the name of a file")
             return None
-        searched = " or ".join(f"{folder}/" for folder in self._folders if folder)
+        searched = " or ".join(f"{folder}/" for folder in folders if folder)
         message = f"{name} is not in the package, nor in its {searched}; add it there, or correct the name"
         section.error(f"missing_{self._kind}_file", field, message)
         return None

@@ -1,39 +1,63 @@
-"""Reads hooks and prompt middleware: functions that change what an agent is told and what it says."""
+"""Reads the hooks file: hooks, prompt middleware, and lifecycle tools, which are the entries with a `trigger`."""
 
-from collections.abc import Mapping
-from pathlib import Path
-from typing import get_args
+from collections.abc import Iterator, Mapping
+from pathlib import Path, PurePosixPath
+from typing import Any, get_args
 
-from workflows.package.models import ALL_AGENTS, Hook, HookKind
+from workflows.package.models import ALL_AGENTS, Hook, HookKind, LifecycleTool
 from workflows.package.reading.code import PackageCode
+from workflows.package.reading.lifecycle_tools import read_moment, report_agent_of_no_turn
 from workflows.package.reading.section import Section
-from workflows.package.reading.tool_entries import known_agent, means_every_agent
+from workflows.package.reading.tool_entries import known_agent, means_every_agent, report_integration
 
-_KINDS: dict[str, HookKind] = {kind: kind for kind in get_args(HookKind)}
+LISTS = ("hooks", "hook_files", "prompt_middleware")
+_MIDDLEWARE_LIST = "prompt_middleware"
 _MIDDLEWARE: HookKind = "update_agent_state"  # what prompt middleware is
+_KINDS: dict[str, HookKind] = {kind: kind for kind in get_args(HookKind)}
 
 
-def read_hooks(section: Section, *, folder: Path, agents: frozenset[str]) -> tuple[Hook, ...]:
+def read_hooks(
+    section: Section, *, folder: Path, agents: frozenset[str]
+) -> tuple[tuple[Hook, ...], tuple[LifecycleTool, ...]]:
     code = PackageCode(folder, kind="hook")
-    lists = {key: entries for key in ("hooks", "prompt_middleware") if (entries := section.sequence(key))}
-    found: list[Hook | None] = []
-    for key, entries in lists.items():
-        for index, entry in enumerate(entries):
-            one = section.child(entry, f"{key}[{index}]")
-            if isinstance(entry, Mapping):  # what is none has been said
-                found.append(_hook(one, middleware=key != "hooks", code=code, agents=agents))
-    if section.sequence("hook_files"):
-        message = (
-            "hold code instead of naming it, and are not called; write the code to files and name them under hooks"
-        )
-        section.blocks("hooks_not_executed", "hook_files", message)
+    found = [_entry(one, key, code=code, agents=agents) for key, one in _entries(section)]
     section.get("schema_version", "version", "description", "NOTE")
     section.report_rest()
-    return tuple(hook for hook in found if hook is not None)
+    hooks = tuple(each for each in found if isinstance(each, Hook))
+    return hooks, tuple(each for each in found if isinstance(each, LifecycleTool))
 
 
-def _hook(section: Section, *, middleware: bool, code: PackageCode, agents: frozenset[str]) -> Hook | None:
-    kind = _MIDDLEWARE if middleware else _kind(section)
+def _entries(section: Section) -> Iterator[tuple[str, Section]]:
+    for key in LISTS:
+        for index, entry in enumerate(section.sequence(key)):
+            one = section.child(entry, f"{key}[{index}]")
+            if isinstance(entry, Mapping):  # what is none has been said
+                yield key, one
+
+
+def _entry(section: Section, key: str, *, code: PackageCode, agents: frozenset[str]) -> Hook | LifecycleTool | None:
+    if key == _MIDDLEWARE_LIST:
+        return _hook(section, _MIDDLEWARE, code=code, agents=agents)
+    if section.body.get("trigger") is not None and section.body.get("hook_type") is not None:
+        message = (
+            "stands beside hook_type: an entry is called at a moment of the run (trigger), or changes what an agent is"
+            " told or says (hook_type); keep one, or write two entries"
+        )
+        section.error("wrong_value", "trigger", message)
+        return None
+    if is_lifecycle_entry(section.body, key):
+        return _lifecycle_tool(section, code=code, agents=agents)
+    return _hook(section, _kind(section), code=code, agents=agents)
+
+
+def is_lifecycle_entry(entry: Any, key: str) -> bool:
+    """Whether an entry of the list `key` is called at a moment, also where it has yet to say at which one."""
+    if key == _MIDDLEWARE_LIST or not isinstance(entry, Mapping) or entry.get("hook_type") is not None:
+        return False
+    return key == "hook_files" or entry.get("trigger") is not None
+
+
+def _hook(section: Section, kind: HookKind | None, *, code: PackageCode, agents: frozenset[str]) -> Hook | None:
     agent = _agent(section, agents)
     file, function = _function(section, code)
     section.get("description", "name")
@@ -43,6 +67,21 @@ def _hook(section: Section, *, middleware: bool, code: PackageCode, agents: froz
     return Hook(kind, agent, file, function)
 
 
+def _lifecycle_tool(section: Section, *, code: PackageCode, agents: frozenset[str]) -> LifecycleTool | None:
+    moment = read_moment(section)
+    field = _agent_field(section)
+    agent = ALL_AGENTS if section.get("hook_agent", "agent") is None else _agent(section, agents)
+    if moment is not None and agent not in (ALL_AGENTS, ""):
+        report_agent_of_no_turn(section, field, moment)
+    file, function = _function(section, code, is_named_like_file=True)
+    report_integration(section)
+    section.get("description", "name", "tool_type")
+    section.report_rest()
+    if moment is None or file is None or not function or not agent:
+        return None
+    return LifecycleTool(moment, None if agent == ALL_AGENTS else agent, file, function)
+
+
 def _kind(section: Section) -> HookKind | None:
     raw = section.required_text("hook_type")
     if raw and raw not in _KINDS:
@@ -50,8 +89,12 @@ def _kind(section: Section) -> HookKind | None:
     return _KINDS.get(raw)
 
 
+def _agent_field(section: Section) -> str:
+    return "agent" if section.body.get("hook_agent") is None and "agent" in section.body else "hook_agent"
+
+
 def _agent(section: Section, agents: frozenset[str]) -> str:
-    field = "agent" if section.body.get("hook_agent") is None and "agent" in section.body else "hook_agent"
+    field = _agent_field(section)
     section.get("agent", "hook_agent")
     name = section.required_text(field)
     if not name or means_every_agent(name, agents):
@@ -60,21 +103,37 @@ def _agent(section: Section, agents: frozenset[str]) -> str:
     return name
 
 
-def _function(section: Section, code: PackageCode) -> tuple[Path | None, str]:
-    """`filename` and `function`, `files` and `function: module:name`, or a dotted path without a file."""
-    written = section.required_text("function")
-    module, _, function = written.rpartition(":") if ":" in written else written.rpartition(".")
+def _function(section: Section, code: PackageCode, *, is_named_like_file: bool = False) -> tuple[Path | None, str]:
+    """`filename` and `function`, `files` and `function: module:name`, or a dotted path without a file.
+    `is_named_like_file`: the function may be left out, and is called as the file is then."""
     field, name = _file(section)
+    function_field = "function"
+    if is_named_like_file and section.get("function") is None:
+        written, function_field = PurePosixPath(name).stem, field
+    else:
+        written = section.required_text("function")
+    module, _, function = written.rpartition(":") if ":" in written else written.rpartition(".")
     if not name and module:
         name = module.replace(".", "/") + ".py"
-        if ":" not in written and not any(code.has(f"{folder}{name}") for folder in ("", "tools/", "hooks/")):
+        if ":" not in written and not code.has(name):
             _report_dotted(section, written)
             return None, function
         field = "function"
     if not name:
         section.error("missing_field", "filename", "is needed: name the Python file with this function")
         return None, function
-    return code.locate(section, name, function, fields=(field, "function")), function
+    return _located(section, code, name, function, fields=(field, function_field)), function
+
+
+def _located(section: Section, code: PackageCode, name: str, function: str, *, fields: tuple[str, str]) -> Path | None:
+    """The file; code that stands in the entry itself is never executed."""
+    if section.get("content"):
+        if not code.has(name):
+            message = f"holds code, which is not called from here; write it to {name} in the package"
+            section.blocks("hooks_not_executed", "content", message)
+            return None
+        section.ignored("content", f"is not read: the code in {name} is what is called; remove it")
+    return code.locate(section, name, function, fields=fields)
 
 
 def _file(section: Section) -> tuple[str, str]:

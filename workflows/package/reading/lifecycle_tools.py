@@ -6,18 +6,24 @@ from typing import get_args
 from workflows.package.models import LifecycleTool, Moment
 from workflows.package.reading.code import PackageCode
 from workflows.package.reading.section import Section
-from workflows.package.reading.tool_entries import known_agent, means_every_agent, tool_code, tool_entries
+from workflows.package.reading.tool_entries import (
+    known_agent,
+    means_every_agent,
+    report_integration,
+    tool_code,
+    tool_entries,
+)
 
 KEY = "lifecycle_tools"
 NEEDS_PERSON = (
     "needs a person at a user interface: the run ends there as needs_human, unless its trigger answers"
     " with ui_responses: {tool: {key: value}}"
 )
-_MOMENTS: dict[str, Moment] = {moment: moment for moment in get_args(Moment)} | {
+MOMENTS: dict[str, Moment] = {moment: moment for moment in get_args(Moment)} | {
     "workflow_start": "on_start",
     "workflow_end": "on_complete",
 }
-_AROUND_A_TURN: tuple[Moment, ...] = ("before_agent", "after_agent")
+AROUND_A_TURN: tuple[Moment, ...] = ("before_agent", "after_agent")
 _KINDS = {"lifecycletool", "agenttool", "uitool", "uisurface"}
 
 
@@ -30,13 +36,14 @@ def _lifecycle_tool(
     section: Section, owner: str | None, *, code: PackageCode, agents: frozenset[str]
 ) -> LifecycleTool | None:
     """`owner`: the older form groups them by agent; some group them by the moment."""
-    moment = _moment(section, owner)
-    agent = _agent(section, None if owner in _MOMENTS else owner, agents)
-    if agent is not None and section.get("agent") and moment is not None and moment not in _AROUND_A_TURN:
-        section.ignored("agent", f"{moment} belongs to no agent's turn; leave it out")
-    found = tool_code(section, code)
+    moment = read_moment(section, owner)
+    agent = _agent(section, None if owner in MOMENTS else owner, agents)
+    if agent is not None and section.get("agent") and moment is not None:
+        report_agent_of_no_turn(section, "agent", moment)
+    found = tool_code(section, code, also_in=("hooks",))
     _report_kind(section)
     _report_not_executed(section)
+    report_integration(section)
     section.get("description", "id", "kind", "name", "tool_id")
     section.report_rest()
     if moment is None or found is None:
@@ -44,14 +51,19 @@ def _lifecycle_tool(
     return LifecycleTool(moment, agent, *found)
 
 
-def _moment(section: Section, owner: str | None) -> Moment | None:
-    if section.get("trigger") is None and owner in _MOMENTS:
-        return _MOMENTS[owner]
+def read_moment(section: Section, owner: str | None = None) -> Moment | None:
+    if section.get("trigger") is None and owner in MOMENTS:
+        return MOMENTS[owner]
     raw = section.required_text("trigger")
-    moment = _MOMENTS.get(raw)
+    moment = MOMENTS.get(raw)
     if raw and moment is None:
-        section.error("wrong_value", "trigger", f"must be one of {', '.join(_MOMENTS)}")
+        section.error("wrong_value", "trigger", f"must be one of {', '.join(MOMENTS)}")
     return moment
+
+
+def report_agent_of_no_turn(section: Section, field: str, moment: Moment) -> None:
+    if moment not in AROUND_A_TURN:
+        section.ignored(field, f"{moment} belongs to no agent's turn; leave it out")
 
 
 def _agent(section: Section, owner: str | None, agents: frozenset[str]) -> str | None:

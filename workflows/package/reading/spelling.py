@@ -15,6 +15,11 @@ def speaker(name: str) -> str:
     return TERMINATE if word in _TERMINATE_WORDS else name
 
 
+def optional_name(section: Section, *names: str) -> str | None:
+    """None where it is left out, or blank."""
+    return (section.text(*names) or "").strip() or None
+
+
 def spelled(section: Section, *names: str) -> str:
     """The name under which this section has the field, or the first: findings name what the author wrote."""
     return next((name for name in names if section.body.get(name) is not None), names[0])

@@ -43,7 +43,7 @@ def known_agent(section: Section, field: str, name: str, agents: frozenset[str])
     return name in agents
 
 
-def tool_code(section: Section, code: PackageCode) -> tuple[Path, str] | None:
+def tool_code(section: Section, code: PackageCode, *, also_in: tuple[str, ...] = ()) -> tuple[Path, str] | None:
     """`file` and `function`, or the older `path: workflows.<Name>.tools.module.function`."""
     path = section.text("path")
     if path is None or section.get("file") is not None:
@@ -56,8 +56,13 @@ def tool_code(section: Section, code: PackageCode) -> tuple[Path, str] | None:
         fields = ("path", "path")
         if not name:
             section.error("wrong_value", "path", "must be workflows.<Name>.tools.<module>.<function>")
-    file = code.locate(section, name, function, fields=fields) if name else None
+    file = code.locate(section, name, function, fields=fields, also_in=also_in) if name else None
     return (file, function) if file is not None and function else None
+
+
+def report_integration(section: Section) -> None:
+    if section.get("integration"):
+        section.ignored("integration", "connects nothing by itself; let the code call the service")
 
 
 def _dotted(path: str) -> tuple[str, str]:

@@ -9,7 +9,13 @@ from workflows.package.reading.code import PackageCode
 from workflows.package.reading.durations import read_duration_s
 from workflows.package.reading.lifecycle_tools import NEEDS_PERSON, read_lifecycle_tools
 from workflows.package.reading.section import Section
-from workflows.package.reading.tool_entries import known_agent, means_every_agent, tool_code, tool_entries
+from workflows.package.reading.tool_entries import (
+    known_agent,
+    means_every_agent,
+    report_integration,
+    tool_code,
+    tool_entries,
+)
 
 _KINDS: dict[str, ToolKind] = {"agenttool": "Agent_Tool", "uitool": "UI_Tool", "uisurface": "UI_Surface"}
 _ON_ERROR: dict[str, OnError] = {name: name for name in get_args(OnError)}
@@ -137,8 +143,7 @@ def _report_names(section: Section, function: str) -> None:
 
 
 def _report_rest(section: Section) -> None:
-    if section.get("integration"):
-        section.ignored("integration", "connects nothing by itself; let the tool's code call the service")
+    report_integration(section)
     if section.get("outcome"):
         why = "the result is not written to a context variable by itself; set the variable inside of the tool"
         section.ignored("outcome", why)

@@ -4,11 +4,13 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from workflows.context.fitting import MisfitError, fit
-from workflows.context.observers.registry import NEVER_FIRES, trigger_types
+from workflows.context.observers.registry import trigger_types
 from workflows.context.observing import UNSET, Transition, Trigger, captured_group
 from workflows.context.value_types import ValueType
 from workflows.package.reading.implied_matches import only_one_takes_forms, report_missing_match, with_implied_match
 from workflows.package.reading.section import Section
+
+_NAMES_AGENTS = "handoff"  # whose own `from` and `to` are those of the hand-off
 
 
 def read_transitions(source: Section, declared: ValueType) -> tuple[Transition, ...]:
@@ -36,7 +38,10 @@ def _flat(section: Section | None, declared: ValueType) -> Iterator[Transition]:
     """A trigger that says itself what the variable becomes."""
     if section is None:
         return
-    to, from_ = _given(section, "to", "value"), _given(section, "from")
+    if section.body.get("type") == _NAMES_AGENTS:
+        to, from_ = _given(section, "value"), UNSET
+    else:
+        to, from_ = _given(section, "to", "value"), _given(section, "from")
     trigger = _trigger(section)
     section.report_rest()
     if trigger is not None:
@@ -81,10 +86,7 @@ def _trigger(section: Section) -> Trigger | None:
     read = trigger_types().get(kind)
     if read is not None:
         return _whole(read(section))
-    if kind in NEVER_FIRES:
-        section.get(*section.body)
-        section.warning("never_fires", "type", f"{kind} is not observed in a headless run; {NEVER_FIRES[kind]}")
-    elif kind:
+    if kind:
         section.get(*section.body)  # what belongs to which trigger is not known
         section.error("unknown_trigger", "type", f"{kind} is not one of {', '.join(trigger_types())}")
     return None
@@ -92,8 +94,8 @@ def _trigger(section: Section) -> Trigger | None:
 
 def _whole(trigger: Trigger | None) -> Trigger | None:
     """Without the names it watches it would fire by accident."""
-    names = (getattr(trigger, name, "set") for name in ("agent", "tool"))
-    return trigger if all(names) else None
+    names = (getattr(trigger, name, None) for name in ("agent", "tool"))
+    return None if "" in names else trigger
 
 
 def _transition(

@@ -3,6 +3,7 @@
 from typing import get_args
 
 from workflows.context.value_types import TYPE_NAMES
+from workflows.package.reading.lifecycle_tools import MOMENTS
 from workflows.package.schemas.vocabulary import (
     ANYTHING,
     VERSION,
@@ -27,7 +28,7 @@ _SOURCES = (
     *("computed", "runtime", "build_context", "external", "file"),
 )
 _TRIGGERS = ("agent_text", "user_text", "ui_response", "agent_turn_count", "tool_response", "timer_expired")
-_NEVER = ("tool_call", "handoff", "lifecycle")
+_EVENTS = ("tool_call", "handoff", "lifecycle")
 _REFERENCE = text("env:NAME or file:PATH, never the secret itself", pattern="^(env|file):.+")
 
 
@@ -42,15 +43,21 @@ def _trigger() -> Schema:
     return mapping(
         "What sets the variable",
         {
-            "type": {"enum": [*_TRIGGERS, *_NEVER], "description": f"{', '.join(_NEVER)} never fire in a headless run"},
-            "agent": text("Whose words or turns count"),
+            "type": {"enum": [*_TRIGGERS, *_EVENTS], "description": "What it waits for"},
+            "agent": nullable_text("Whose words, turns, calls or moments count"),
+            "event": one_of(tuple(MOMENTS), "Of lifecycle: the moment whose steps are over"),
+            "from": {"description": "Of handoff: the agent that hands over, or user; of others a guard"},
+            "to": {"description": "Of handoff: the agent handed to, user or terminate; of others the new value"},
+            "source_agent": nullable_text("Another name of from, of handoff"),
+            "target_agent": nullable_text("Another name of to, of handoff"),
+            "value": {"description": "The new value, where to is not it"},
             "match": mapping(
                 "Exactly one: of a reply equals, contains or regex, of an answer equals, in or any. Without case",
                 match,
                 minProperties=1,
                 maxProperties=1,
             ),
-            "tool": text("Whose result counts"),
+            "tool": text("Whose call, answer or result counts"),
             "response_key": text("The key of the answer that is the new value"),
             **{name: whole("Fires at this number of turns") for name in ("count", "turns", "n")},
             "status": one_of(("success", "error", "any"), "How the tool must have ended; default success"),

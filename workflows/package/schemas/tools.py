@@ -2,7 +2,8 @@
 
 from typing import get_args
 
-from workflows.package.models import HookKind, Moment, OnError, ToolKind
+from workflows.package.models import HookKind, OnError, ToolKind
+from workflows.package.reading.lifecycle_tools import MOMENTS
 from workflows.package.schemas.vocabulary import (
     VERSION,
     Schema,
@@ -12,6 +13,7 @@ from workflows.package.schemas.vocabulary import (
     items,
     mapping,
     names,
+    not_executed,
     nullable_text,
     one_of,
     read_only,
@@ -20,6 +22,7 @@ from workflows.package.schemas.vocabulary import (
 )
 
 _FILE = "In the package, its tools folder, or ../_shared beside the package"
+_FILE_OR_HOOK = "In the package, its tools or hooks folder, or ../_shared beside the package"
 _OWNERS = either({"type": ["string", "null"]}, names("Agents"), description="The agent, or agents, that may call it")
 _TIMEOUT = {
     "type": ["number", "string", "null"],
@@ -61,12 +64,13 @@ _TOOL = mapping(
 _LIFECYCLE = mapping(
     "A function that is called at a moment of the run; it takes context_variables and whose run it is",
     {
-        "trigger": one_of((*get_args(Moment), "workflow_start", "workflow_end"), "When it is called"),
+        "trigger": one_of(tuple(MOMENTS), "When it is called"),
         "agent": nullable_text("Of before_agent and after_agent; null: every agent"),
-        "file": text(_FILE),
+        "file": text(_FILE_OR_HOOK),
         "function": text("A function that the file defines"),
         "description": nullable_text("For readers"),
         **read_only("tool_type", "ui", "auto_invoke"),
+        **not_executed("integration"),
     },
     required=["trigger", "file", "function"],
 )
@@ -74,23 +78,43 @@ _EARLY = mapping(
     "The early form of a tool",
     {"path": text("workflows.Name.tools.module.function"), "description": nullable_text("What the model is told")},
 )
+_ABSENT = {"type": "null", "description": "Not beside the other: an entry is a hook or a lifecycle tool"}
+_CODE = {"content": {"type": ["string", "null"], "description": "Not executed: the code stands in the file"}}
 _HOOK = mapping(
     "A function that changes what an agent is told, or what it says",
     {
         "hook_type": one_of(get_args(HookKind), "When it is called"),
+        "trigger": _ABSENT,
         "hook_agent": text("An agent, or all"),
-        "filename": nullable_text("In the package, its tools or hooks folder, or ../_shared beside the package"),
+        "filename": nullable_text(_FILE_OR_HOOK),
         "function": text("A function that the file defines; module:function is the early form"),
         "files": items(mapping("The early form of filename", {"filename": text("A file of the package")})),
+        **_CODE,
     },
     required=["hook_type", "hook_agent", "function"],
+)
+_LIFECYCLE_HOOK = mapping(
+    "A lifecycle tool: a function that is called at a moment of the run",
+    {
+        "trigger": {"enum": list(MOMENTS), "description": "When it is called"},
+        "hook_type": _ABSENT,
+        "hook_agent": nullable_text("Of before_agent and after_agent: an agent; absent or all: every agent"),
+        "agent": nullable_text("Another name of hook_agent"),
+        "filename": nullable_text(_FILE_OR_HOOK),
+        "function": nullable_text("A function that the file defines; absent: it is called as the file is"),
+        "files": items(mapping("The early form of filename", {"filename": text("A file of the package")})),
+        **_CODE,
+        **not_executed("integration"),
+    },
+    required=["trigger"],
 )
 _MIDDLEWARE = mapping(
     "A hook of type update_agent_state",
     {
         "agent": text("An agent, or all"),
-        "filename": nullable_text("In the package, its tools or hooks folder, or ../_shared beside the package"),
+        "filename": nullable_text(_FILE_OR_HOOK),
         "function": text("A function that the file defines"),
+        **_CODE,
     },
     required=["agent", "function"],
 )
@@ -110,14 +134,17 @@ def tools() -> Schema:
 
 
 def hooks() -> Schema:
-    return _listed("hooks", _HOOK, "Functions around an agent's reply")
+    entries = items(either(ref("hook"), ref("lifecycle")))
+    fields = {**VERSION, "hooks": entries, "hook_files": entries, "prompt_middleware": items(ref("middleware"))}
+    described = "Functions around an agent's reply, and at moments of the run"
+    body = either({"type": "object", "properties": fields}, entries, description=described)
+    return {**body, "definitions": {"hook": _HOOK, "lifecycle": _LIFECYCLE_HOOK, "middleware": _MIDDLEWARE}}
 
 
 def middleware() -> Schema:
-    return _listed("prompt_middleware", _MIDDLEWARE, "Functions that add to an agent's prompt")
-
-
-def _listed(key: str, entry: Schema, description: str) -> Schema:
     entries = items(ref("entry"))
-    body = either({"type": "object", "properties": {**VERSION, key: entries}}, entries, description=description)
-    return {**body, "definitions": {"entry": entry}}
+    fields = {**VERSION, "prompt_middleware": entries}
+    body = either(
+        {"type": "object", "properties": fields}, entries, description="Functions that add to an agent's prompt"
+    )
+    return {**body, "definitions": {"entry": _MIDDLEWARE}}
