@@ -1,0 +1,7 @@
+from workflows.tools import use_ui_tool
+
+
+async def approve_refund(amount: int, context_variables):
+    answer = await use_ui_tool("approve_refund", {"amount": amount})
+    context_variables.set("refund_record", {"amount": amount, "decision": answer["decision"]})
+    return answer
