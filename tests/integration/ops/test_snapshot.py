@@ -144,7 +144,7 @@ async def test_what_was_rolled_up_counts_like_what_is_there(store: RunStore) -> 
 
     runs = (await snapshot_of(store)).runs
 
-    assert runs == {RunLabels(*key.values()): 42}
+    assert runs == {RunLabels(**key): 42}
 
 
 async def test_the_queue_is_read_out_of_indexes(store: RunStore) -> None:

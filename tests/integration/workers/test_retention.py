@@ -55,7 +55,7 @@ async def _pruned(store: RunStore) -> int:
     return counts[PRUNED]
 
 
-async def _counted(store: RunStore) -> Counter[tuple[str, ...]]:
+async def _counted(store: RunStore) -> Counter[RunLabels]:
     """What `unattended_runs_total` shows."""
     return Counter((await Snapshots(store.database).take()).runs)
 
