@@ -66,15 +66,16 @@ def test_variables_inputs_and_base_facts_can_be_exposed() -> None:
 @pytest.mark.parametrize(
     ("condition", "source", "code"),
     [
-        ("${no}", None, "undefined_variable"),
+        ("not ${no}", None, "undefined_variable"),
+        ("${no} or ${run_id}", None, "undefined_variable"),
         ("${v} == 1", DB, "routing_on_data"),
         ("${v} == 1", EntitySource("d", "c", "user_id", ("f",)), "routing_on_data"),
-        ("${v} == 1", StaticSource(), "routing_on_data"),
+        ("not ${v}", StaticSource(), "routing_on_data"),
         ("${v} == 1", ExternalSource("https://h/p"), "routing_on_data"),
         ("${v} == 1", FileSource("data/x.json"), "routing_on_data"),
         ("not ${v}", EnvSource("X"), "vanishes_in_production"),
         ("${v.part.of_it} == 1", DB, "routing_on_data"),
-        ("${no.part} == 1", None, "undefined_variable"),
+        ("${no.part} != 1", None, "undefined_variable"),
         ("${context_aware}", None, "vanishes_in_production"),
     ],
 )

@@ -1,6 +1,7 @@
 """Checks of conditions: names that are never set, and values that a route should not depend on."""
 
 from collections.abc import Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from functools import lru_cache
 
 from workflows.context.conditions import Condition, ConditionError, compile_condition, prefixes
@@ -14,8 +15,11 @@ from workflows.package.sources import ComputedSource
 _DATA = frozenset({"db", "static", "entity", "external", "file"})
 
 
-def check_conditions(package: Package, findings: Findings, *, production: bool) -> None:
-    known = known_names(package)
+def check_conditions(
+    package: Package, findings: Findings, *, production: bool, explained: AbstractSet[str] = frozenset()
+) -> None:
+    """`explained`: names of rules that are reported because nothing sets them."""
+    known = known_names(package) | explained
     derived = _computed_from_environment(package)
     file = routing_file(package)
     for index, rule in enumerate(package.rules):

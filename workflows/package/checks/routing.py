@@ -56,6 +56,11 @@ def check_routing(package: Package, findings: Findings, *, production: bool = Fa
     _check_pattern_decides(routing, findings)
 
 
+def possible_speakers(package: Package, certain: CertainRules) -> frozenset[str]:
+    """Who may ever speak; agents of task batches are reached by no rule."""
+    return _routing(package, certain).reached
+
+
 def _routing(package: Package, certain: CertainRules) -> _Routing:
     rules: dict[str, list[int]] = {}
     for index, rule in enumerate(package.rules):

@@ -1,6 +1,7 @@
 """What nothing can ever set: variables that keep their default for the whole of every run."""
 
 from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from typing import Any
 
 from workflows.package.checks.conditions import named_variables
@@ -20,9 +21,10 @@ from workflows.package.raw.files import SUFFIXES
 from workflows.package.sources import ComputedSource, StateSource, StaticSource
 
 
-def check_settable(package: Package, findings: Findings) -> None:
-    """Only what a condition names: a variable may as well be a note to whoever reads the context afterwards."""
-    unset = never_set(package, findings)
+def check_settable(package: Package, findings: Findings, *, explained: AbstractSet[str] = frozenset()) -> None:
+    """Only what a condition names: a variable may as well be a note to whoever reads the context afterwards.
+    `explained`: names of rules that are reported because of this."""
+    unset = never_set(package, findings) - explained
     named = {name for rule in package.rules for name in named_variables(rule)} if unset else set()
     for name in (each for each in package.variables if each in unset & named):
         kept = shown(package.variables[name].default)
