@@ -4,7 +4,7 @@ import asyncio
 import tempfile
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from hypothesis import given, settings
@@ -28,7 +28,7 @@ from workflows.context.observers.user_text import UserText
 from workflows.context.observing import UNSET, Transition
 from workflows.package.checks.waiting_rules import waiting_rules
 from workflows.package.findings import Findings
-from workflows.package.models import Hook, LifecycleTool, Limits, Package, Rule, Variable
+from workflows.package.models import Hook, LifecycleTool, Limits, Package, Pattern, Rule, Variable
 from workflows.package.sources import (
     ComputedSource,
     DatabaseSource,
@@ -303,16 +303,16 @@ texts = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=60, deadline=None)
-@given(table, declared, texts)
+@settings(max_examples=80, deadline=None)
+@given(st.sampled_from(get_args(Pattern)), table, declared, texts)
 def test_no_rule_that_waits_for_ever_holds_in_any_chat(
-    written: list[Rule], transitions: dict[str, list[Transition]], said: dict[str, Any]
+    pattern: Pattern, written: list[Rule], transitions: dict[str, list[Transition]], said: dict[str, Any]
 ) -> None:
     checked = package(
         agents=agents(*NAMES),
         rules=tuple(written),
         variables={name: state(*each, name=name, default=False) for name, each in transitions.items()},
-        orchestrator={"limits": Limits(max_turns=8)},
+        orchestrator={"limits": Limits(max_turns=8), "pattern": pattern},
     )
     never = [
         compile_condition(checked.rules[index].condition or "") for index in waiting_rules(checked, Findings()).reasons

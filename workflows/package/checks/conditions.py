@@ -9,10 +9,11 @@ from workflows.context.plain_values import BASE_FLAGS
 from workflows.package.checks.graph import reversed_graph
 from workflows.package.checks.known import known_names, routing_file, rule_place
 from workflows.package.findings import Findings
-from workflows.package.models import Package, Rule
+from workflows.package.models import Package, Rule, Variable
 from workflows.package.sources import ComputedSource
 
 _DATA = frozenset({"db", "static", "entity", "external", "file"})
+_OF_DATABASES = frozenset({"db", "entity"})
 
 
 def check_conditions(
@@ -39,8 +40,11 @@ def _faults(package: Package, name: str, derived: Mapping[str, str], *, producti
     when = "this is checked for production, where" if production else "in production"
     variable = package.variables.get(name)
     kind = variable.kind if variable is not None else None
-    if kind in _DATA:
-        yield "routing_on_data", f"{name} comes from the {kind} source; route on state or environment"
+    if kind in _DATA and not _is_tight(variable):
+        message = f"{name} comes from the {kind} source; route on state or environment"
+        if kind in _OF_DATABASES:
+            message += ", or declare it as type: boolean or with an enum"
+        yield "routing_on_data", message
     elif kind == "env" or name in BASE_FLAGS:
         yield (
             "vanishes_in_production",
@@ -52,6 +56,13 @@ def _faults(package: Package, name: str, derived: Mapping[str, str], *, producti
             f"{name} is computed from the environment variable {derived[name]}: {when} that one is absent, and"
             f" {name} is computed without it; compute it from state or data instead",
         )
+
+
+def _is_tight(variable: Variable | None) -> bool:
+    """Whether it comes from a database and has few values, each of which a rule may name."""
+    if variable is None or variable.kind not in _OF_DATABASES:
+        return False
+    return variable.type == "boolean" or bool(variable.enum)
 
 
 def environment_names(package: Package) -> frozenset[str]:

@@ -1,0 +1,41 @@
+"""Names of variables that a Python file surely writes to the context, read off its syntax tree."""
+
+import ast
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+
+from workflows.package.reading.parsed_code import MAX_CODE_BYTES
+
+ASKS = b"use_ui_tool"
+_SETTERS = frozenset({"set", "setdefault"})
+
+
+def names_written_alone(file: Path) -> frozenset[str]:
+    """Names that the code writes without asking a person; none of a file that asks, or cannot be parsed."""
+    try:
+        with file.open("rb") as source:
+            content = source.read(MAX_CODE_BYTES)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            tree = ast.parse(b"" if ASKS in content else content)
+    except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
+        return frozenset()
+    return frozenset(name for node in ast.walk(tree) for name in _written(node))
+
+
+def _written(node: ast.AST) -> Iterator[str]:
+    match node:
+        case ast.Subscript(slice=ast.Constant(value=str() as name), ctx=ast.Store()):
+            yield name
+        case ast.Call(func=ast.Attribute(attr=attr), args=[ast.Constant(value=str() as name), *_]) if attr in _SETTERS:
+            yield name
+        case ast.Call(func=ast.Attribute(attr="update"), args=arguments, keywords=keywords):
+            given = (key for each in arguments if isinstance(each, ast.Dict) for key in each.keys)
+            yield from (key.value for key in given if isinstance(key, ast.Constant) and isinstance(key.value, str))
+            yield from (each.arg for each in keywords if each.arg is not None)
+        case ast.Call(
+            func=ast.Name(id="set_context_variable") | ast.Attribute(attr="set_context_variable"),
+            args=[_, ast.Constant(value=str() as name), *_],
+        ):
+            yield name
