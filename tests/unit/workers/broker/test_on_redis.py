@@ -63,10 +63,11 @@ def test_wakeups_are_pushed_in_batches_and_taken_in_order(
 
     publish(run_ids)
 
+    messages = taken(fake_redis.app())
     assert pushed == [3, 3, 2]
-    assert [message.payload[0] for message in taken(fake_redis.app())] == [
-        [{"v": 1, "run_id": each}] for each in run_ids
-    ]
+    assert len({message.properties["delivery_tag"] for message in messages}) == len(run_ids)
+    assert len({message.headers["id"] for message in messages}) == len(run_ids)
+    assert [message.payload[0] for message in messages] == [[{"v": 1, "run_id": each}] for each in run_ids]
 
 
 def test_a_batch_is_what_celery_itself_would_have_sent(fake_redis: FakeRedis, publish: Publisher) -> None:
@@ -99,17 +100,33 @@ def test_the_length_of_a_queue_is_that_of_its_list(fake_redis: FakeRedis, publis
 
 
 def test_a_refused_push_is_an_error_and_the_next_one_connects_anew(
-    fake_redis: FakeRedis, publish: Publisher, client: Redis
+    fake_redis: FakeRedis, client: Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    app = fake_redis.app()
+    opened: list[Any] = []
+    connect = app.connection_for_write
+
+    def noted() -> Any:
+        opened.append(connect())
+        return opened[-1]
+
+    monkeypatch.setattr(app, "connection_for_write", noted)
+    publish = Publisher(app)
     publish(["run_1"])
+    at_first = len(opened)
+    publish(["run_2"])
+    at_second = len(opened)
+    client.delete(QUEUE)
     client.set(QUEUE, "no list")
     with pytest.raises(RedisError, match="WRONGTYPE"):
-        publish(["run_2"])
+        publish(["run_3"])
 
     client.delete(QUEUE)
-    publish(["run_3"])
+    publish(["run_4"])
 
-    assert [message.payload[0][0]["run_id"] for message in taken(fake_redis.app())] == ["run_3"]
+    assert [message.payload[0][0]["run_id"] for message in taken(app)] == ["run_4"]
+    assert at_first == at_second < len(opened)  # behind Sentinels another one may be the master by now
+    publish.close()
 
 
 async def test_wakeups_are_left_to_the_reconciler_while_redis_is_away(
