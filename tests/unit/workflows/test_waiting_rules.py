@@ -2,6 +2,7 @@
 
 import asyncio
 import tempfile
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, get_args
@@ -22,6 +23,7 @@ from tests.unit.workflows.normal_form import (
     rules,
     tool,
 )
+from tests.unit.workflows.packages import write_tool
 from workflows.context.conditions import compile_condition
 from workflows.context.observers.agent_text import AgentText
 from workflows.context.observers.user_text import UserText
@@ -187,6 +189,22 @@ def test_batches_of_tasks_may_make_it_true(tmp_path: Path) -> None:
     (tmp_path / "extended_orchestration" / "task_batches.yaml").touch()
 
     assert waiting(conditional("${no} == 1", folder=tmp_path)) == []
+
+
+@pytest.mark.parametrize(
+    ("code", "waits"),
+    [
+        ("def save(order: str) -> str: return order", True),
+        ("def save(order: str, context_variables) -> str: return order", False),
+        ("def save(order: str, **runtime) -> str: return order", False),
+    ],
+)
+def test_a_tool_that_is_not_given_the_context_makes_nothing_true(tmp_path: Path, code: str, waits: bool) -> None:
+    checked = conditional(
+        "${v} == 'gone'", STEP, tools=(replace(tool("save"), file=write_tool(tmp_path, "save.py", code)),)
+    )
+
+    assert waiting(checked) == [WAITS] * waits
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from workflows.package.checks.known import (
 from workflows.package.findings import Findings
 from workflows.package.models import Package, Variable
 from workflows.package.raw.files import SUFFIXES
+from workflows.package.reading.parsed_code import read_code
 from workflows.package.sources import ComputedSource, StateSource, StaticSource
 
 
@@ -36,8 +37,11 @@ def check_settable(package: Package, findings: Findings, *, explained: AbstractS
 
 
 def may_be_coded(package: Package, findings: Findings) -> bool:
-    """Whether code may write any variable; what was refused may have been such code."""
-    if package.tools or package.lifecycle_tools or package.hooks or has_task_batches(package):
+    """Whether code may write any variable; what was refused may have been such code. A tool that is never given the
+    context writes none."""
+    if package.lifecycle_tools or package.hooks or has_task_batches(package):
+        return True
+    if any(tool.function not in read_code(tool.file).plain for tool in package.tools):
         return True
     return misread(findings, tools_file(package), hooks_file(package))
 
