@@ -116,6 +116,8 @@ def test_a_variable_that_is_also_set_without_a_person_needs_none(
         ("def save(context_variables): context_variables.update({'w': 1, 'v': 2})", False),
         ("def save(context_variables): context_variables.update(v=2)", False),
         ("def save(c): set_context_variable(c, 'v', 2)", False),
+        ("def save(ctx: ContextVariables): ctx.data['v'] = 2", False),
+        ("def save(order): result['v'] = order.set('v', 1)", True),  # of something else
         ("def save(context_variables): return context_variables.get('v')", True),
         ("def save(context_variables): return context_variables['v']", True),
         ("def save(context_variables): context_variables.set('w', 'v')", True),

@@ -1,5 +1,6 @@
 """Possible values: what a name may be in a run, as far as the package alone tells."""
 
+from collections import deque
 from collections.abc import Collection, Hashable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
@@ -117,7 +118,7 @@ class PossibleValues:
 def _entered(variable: Variable, transitions: Collection[Transition]) -> list[Any] | None:
     """The default and what transitions lead to from there; None where one takes whatever is said or answered."""
     from_here: dict[Hashable, list[Any]] = {}
-    waiting = [variable.default]
+    waiting = deque([variable.default])
     for each in transitions:
         if captured_group(each.to) is not None:
             return None
@@ -132,7 +133,7 @@ def _entered(variable: Variable, transitions: Collection[Transition]) -> list[An
             from_here.setdefault(value_key(each.from_), []).append(to)
     entered: dict[Hashable, Any] = {}
     while waiting:
-        value = waiting.pop(0)
+        value = waiting.popleft()
         key = value_key(value)
         if key not in entered:
             entered[key] = value

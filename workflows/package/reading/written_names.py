@@ -8,6 +8,7 @@ from pathlib import Path
 from workflows.package.reading.parsed_code import MAX_CODE_BYTES
 
 ASKS = b"use_ui_tool"
+_SHORT_NAMES = frozenset({"ctx", "cv"})
 _SETTERS = frozenset({"set", "setdefault"})
 
 
@@ -26,16 +27,31 @@ def names_written_alone(file: Path) -> frozenset[str]:
 
 def _written(node: ast.AST) -> Iterator[str]:
     match node:
-        case ast.Subscript(slice=ast.Constant(value=str() as name), ctx=ast.Store()):
-            yield name
-        case ast.Call(func=ast.Attribute(attr=attr), args=[ast.Constant(value=str() as name), *_]) if attr in _SETTERS:
-            yield name
-        case ast.Call(func=ast.Attribute(attr="update"), args=arguments, keywords=keywords):
-            given = (key for each in arguments if isinstance(each, ast.Dict) for key in each.keys)
-            yield from (key.value for key in given if isinstance(key, ast.Constant) and isinstance(key.value, str))
-            yield from (each.arg for each in keywords if each.arg is not None)
+        case ast.Subscript(value=target, slice=ast.Constant(value=str() as name), ctx=ast.Store()):
+            yield from (name,) if _is_context(target) else ()
         case ast.Call(
             func=ast.Name(id="set_context_variable") | ast.Attribute(attr="set_context_variable"),
             args=[_, ast.Constant(value=str() as name), *_],
         ):
             yield name
+        case ast.Call(func=ast.Attribute(attr=method, value=target)) if _is_context(target):
+            yield from _written_by(method, node)
+
+
+def _written_by(method: str, call: ast.Call) -> Iterator[str]:
+    if method == "update":
+        given = (key for each in call.args if isinstance(each, ast.Dict) for key in each.keys)
+        yield from (key.value for key in given if isinstance(key, ast.Constant) and isinstance(key.value, str))
+        yield from (each.arg for each in call.keywords if each.arg is not None)
+    elif method in _SETTERS and call.args:
+        name = getattr(call.args[0], "value", None)
+        yield from (name,) if isinstance(name, str) else ()
+
+
+def _is_context(target: ast.expr) -> bool:
+    """By its name: `context_variables`, `ctx`, `self.context` or `context_variables.data`."""
+    name: str = getattr(target, "id", "") or getattr(target, "attr", "")
+    inner = getattr(target, "value", None)
+    if name == "data" and isinstance(inner, ast.expr):
+        return _is_context(inner)
+    return "context" in name.lower() or name in _SHORT_NAMES
