@@ -92,7 +92,7 @@ def ending(rule: Rule | None, package: Package, agent: str, turns: Sequence[Turn
 
 
 def _without_rule(package: Package, agent: str, turns: Sequence[Turn]) -> Outcome:
-    own = [rule for rule in package.rules if rule.source == agent and not (rule.condition is rule.judged is None)]
+    own = [rule for rule in package.rules if rule.source == agent and (rule.condition or rule.judged) is not None]
     reason = f"no rule of {agent} applies"
     if not own or _has_held(own, package.orchestrator.initial_agent, turns):
         return Outcome(OutcomeKind.NO_TRANSITION, reason)

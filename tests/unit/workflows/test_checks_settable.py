@@ -53,7 +53,7 @@ def test_a_state_that_nothing_sets_is_found_where_it_is_defined(condition: str) 
         depending(variables=variables(v=ComputedSource())),
     ],
 )
-def test_a_rule_that_needs_what_nothing_sets_is_found_and_not_the_state_as_well(checked: Package) -> None:
+def test_a_rule_that_needs_what_nothing_sets_is_found_once(checked: Package) -> None:
     assert [each for each in found(checked) if each[1] != "unreachable_agent"] == [WAITS]
 
 
