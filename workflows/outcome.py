@@ -39,7 +39,8 @@ class OutcomeError:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """`transient`: another attempt may end otherwise. `held_by`: the run is handed back, and waits for this limit."""
+    """`transient`: another attempt may end otherwise. `held_by`: the run is handed back, and waits for this limit.
+    `stranded`: the chat ended after an agent of whose conditions none held in the run."""
 
     kind: OutcomeKind
     reason: str
@@ -48,12 +49,14 @@ class Outcome:
     retry_after_s: float | None = None
     held_by: str | None = None
     held_until: datetime | None = None
+    stranded: bool = False
 
     @staticmethod
     def from_document(document: Mapping[str, Any]) -> "Outcome":
         error = document.get("error")
         kept = None if error is None else OutcomeError(**error)
-        return Outcome(OutcomeKind(document["kind"]), document["reason"], kept)
+        stranded = document.get("stranded", False)
+        return Outcome(OutcomeKind(document["kind"]), document["reason"], kept, stranded=stranded)
 
     def worded(self, show: Callable[[str], str]) -> "Outcome":
         """The same end in other words: its texts may be those of a package's exception."""
@@ -67,7 +70,8 @@ class Outcome:
             error["message"] = _storable_text(error["message"])
             if error["tool"] is None:  # a worker of an older version knows no such field
                 del error["tool"]
-        return {"kind": self.kind.value, "reason": _storable_text(self.reason), "error": error}
+        document = {"kind": self.kind.value, "reason": _storable_text(self.reason), "error": error}
+        return {**document, "stranded": True} if self.stranded else document  # absent from what older versions wrote
 
 
 def _storable_text(text: str) -> str:

@@ -153,6 +153,8 @@ def _configure_logging(settings: Settings, redactor: Redactor, *, verbose: bool)
     asked = "UNATTENDED_LOG_LEVEL" in settings.environ
     configure_logging(role="run", log_format=settings.log_format, log_level=settings.log_level if asked else "warning")
     hide_in_logs(redactor)
+    if settings.verbose_debug and not asked:
+        logging.getLogger("ops.one_run.context_log").setLevel(logging.INFO)
     if not (asked or verbose):
         for handler in logging.getLogger().handlers:
             handler.addFilter(lambda record: record.levelno >= logging.ERROR or not record.exc_info)

@@ -79,6 +79,7 @@ def row_of(run: Mapping[str, Any]) -> dict[str, Any]:
         "workflow": run["workflow"],
         "trigger": run["trigger"],
         "outcome": "" if outcome.get("kind") in (None, state) else outcome["kind"].replace("_", " "),
+        "stranded": bool(outcome.get("stranded")),
         "reason": "" if state == RunState.SUCCEEDED else outcome.get("reason", ""),
         "turn": run["turn"],
         "failed_tools": run.get("failed_tools", 0),

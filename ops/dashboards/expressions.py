@@ -13,7 +13,8 @@ from dataclasses import dataclass
 # A scrape that failed just when the time range begins must not make an old series look new.
 _BEFORE = "[1h] offset $__range"
 
-# As the objective `success` of ops/alerts/slo.yaml has it: what somebody wanted is neither good nor bad.
+# As the objective `success` of ops/alerts/slo.yaml has it: what somebody wanted is neither good nor bad, and a stranded
+# run is no good one.
 GOOD = "completed|max_turns|no_transition"
 NOT_JUDGED = "cancelled|budget_exhausted|workflow_failed"
 
@@ -31,6 +32,7 @@ _USAGE_LABELS = ("app", "workflow", "model", "provider")
 _CALL_LABELS = (*_USAGE_LABELS, "ok")
 
 RUNS = StoreCounter("unattended_runs_total", _RUN_LABELS)
+STRANDED = StoreCounter("unattended_runs_stranded_total", ("app", "workflow", "trigger"))
 INPUT_TOKENS = StoreCounter("unattended_input_tokens_total", _USAGE_LABELS)
 CACHED_TOKENS = StoreCounter("unattended_cached_input_tokens_total", _USAGE_LABELS)
 OUTPUT_TOKENS = StoreCounter("unattended_output_tokens_total", _USAGE_LABELS)
@@ -59,7 +61,8 @@ def store_grown(counter: StoreCounter, by: str = "", where: str = "") -> str:
 def succeeded_share(where: str) -> str:
     judged = store_grown(RUNS, where=f'{where}, outcome!~"{NOT_JUDGED}"')
     good = store_grown(RUNS, where=f'{where}, outcome=~"{GOOD}"')
-    return f"({good} or vector(0)) / ({judged} > 0)"
+    stranded = store_grown(STRANDED, where=where)
+    return f"({good} - ({stranded} or vector(0)) or vector(0)) / ({judged} > 0)"
 
 
 def rate(metric: str, by: str = "", where: str = "") -> str:

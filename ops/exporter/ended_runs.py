@@ -37,6 +37,7 @@ class RunLabels(NamedTuple):
     workflow: str
     trigger: str
     outcome: str
+    stranded: bool = False
 
 
 class EndedRuns:
@@ -97,6 +98,7 @@ def _grouped(seen_from: datetime, *, state: str | None = None, **more: Document)
         "workflow": "$workflow",
         "trigger": "$trigger.type",
         "outcome": "$outcome.kind",
+        "stranded": {"$eq": ["$outcome.stranded", True]},
         "for_good": {"$lt": [_ENDED_AT, seen_from]},
         "state": state,
     }
@@ -107,5 +109,6 @@ def _summed(rows: Iterable[Document]) -> Counter[RunLabels]:
     counts: Counter[RunLabels] = Counter()
     for row in rows:
         key = row["_id"]
-        counts[RunLabels(key["app"], key["workflow"], key["trigger"], key.get("outcome") or "unknown")] += row["count"]
+        outcome, stranded = key.get("outcome") or "unknown", key.get("stranded", False)
+        counts[RunLabels(key["app"], key["workflow"], key["trigger"], outcome, stranded)] += row["count"]
     return counts

@@ -28,7 +28,7 @@ class StoreCollector(Collector):
     def show(self, snapshot: Snapshot, *, took_s: float) -> None:
         self._families = [
             *self._of_exporter(took_s),
-            self._runs(snapshot),
+            *self._runs(snapshot),
             *usage_families(snapshot.usage, snapshot.apps, self._counters),
             *_queue(snapshot.queue),
             *_for_person(snapshot),
@@ -52,13 +52,18 @@ class StoreCollector(Collector):
         yield gauge("unattended_exporter_last_success_timestamp_seconds", when, self._clock())
         yield gauge("unattended_exporter_read_seconds", "How long it took to read the store", took_s)
 
-    def _runs(self, snapshot: Snapshot) -> Metric:
+    def _runs(self, snapshot: Snapshot) -> Iterator[Metric]:
         counts: dict[Labels, float] = {}
+        stranded: dict[Labels, float] = {}
         for run, count in snapshot.runs.items():
-            labels = (snapshot.apps.label(run.app), run.workflow, run.trigger, run.outcome)
-            counts[labels] = counts.get(labels, 0) + count
-        names = ("app", "workflow", "trigger", "outcome")
-        return self._counters.family("unattended_runs", "Runs that ended or parked", names, counts)
+            labels = (snapshot.apps.label(run.app), run.workflow, run.trigger)
+            counts[*labels, run.outcome] = counts.get((*labels, run.outcome), 0) + count
+            if run.stranded:
+                stranded[labels] = stranded.get(labels, 0) + count
+        names = ("app", "workflow", "trigger")
+        yield self._counters.family("unattended_runs", "Runs that ended or parked", (*names, "outcome"), counts)
+        text = "Runs that ended after an agent of whose conditions none held in the run"
+        yield self._counters.family("unattended_runs_stranded", text, names, stranded)
 
 
 def _queue(queue: Queue) -> Iterator[Metric]:

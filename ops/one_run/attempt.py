@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from ops.one_run.context_log import ContextLog
 from ops.one_run.kept import Kept
 from ops.one_run.plan import Plan
 from workflows.chat.agents import BuiltPackage, build_package
@@ -71,7 +72,8 @@ def _carried_over(kept: Counters, before: Counters | None) -> Counters:
     )
 
 
-async def load_run_context(plan: Plan, chat: Conversation) -> None:
+async def load_run_context(plan: Plan, chat: Conversation, context_log: ContextLog) -> None:
     loaded = await load_context(plan.as_loaded, plan.facts, plan.request.input, plan.around.sources)
+    context_log.log_loaded(loaded.variables)
     take_out(loaded.variables, chat.suppressed, chat.redactor, fixed=chat.fixed)
     chat.context = loaded.variables

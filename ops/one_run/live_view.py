@@ -50,7 +50,7 @@ class LiveView:
         shown_already = sum(len(turn.errors) for turn in report.turns)
         self._lines(failure_lines(report.errors[shown_already:], tracebacks=self._verbose))
         outcome, asks = report.outcome, report.state is RunState.NEEDS_HUMAN
-        style = GOOD if report.succeeded else "yellow" if asks else BAD
+        style = "yellow" if asks or outcome.stranded else GOOD if report.succeeded else BAD
         self._print("")
         kind = "" if outcome.kind.value == report.state.value else f", {outcome.kind.value}"  # needs_human, cancelled
         self._print(f"{report.state.value}{kind}: {printable(outcome.reason[:MAX_TEXT])}", style=style)

@@ -11,6 +11,7 @@ from collections.abc import Awaitable
 from datetime import timedelta
 
 from ops.one_run.attempt import built_package, load_run_context, new_chat
+from ops.one_run.context_log import ContextLog
 from ops.one_run.kept import Kept
 from ops.one_run.plan import Plan
 from ops.one_run.report import RunReport, call_report, turn_report, write_report
@@ -56,6 +57,7 @@ class OneRun:
     def __init__(self, plan: Plan, watch: Watch) -> None:
         self._plan, self._watch = plan, watch
         self._kept = Kept()
+        self._context_log = ContextLog(plan)
         self._built: BuiltPackage | None = None
         self._chat: Conversation | None = None
         self._attempts = 0
@@ -102,16 +104,18 @@ class OneRun:
         try:
             async with chat.clock.limit() as limit:
                 if not chat.turns:
-                    await load_run_context(plan, chat)
+                    await load_run_context(plan, chat, self._context_log)
         except TimeoutError:
             if not limit.expired():
                 raise
             return Outcome(OutcomeKind.TIMEOUT, OUT_OF_TIME)
+        self._context_log.begin(chat.context)
         self._watch.speaking(chat.next_agent or plan.package.orchestrator.initial_agent)
         return await converse(chat, commit=self._commit, stopping=_never)
 
     async def _commit(self, number: int, turn: Turn, checkpoint: Checkpoint) -> None:
         document = self._kept.commit(self._plan, turn, checkpoint)
+        self._context_log.log_changes(number, turn.context_changes)
         self._watch.turn(number, turn_report(document))
         if checkpoint.ended is None and checkpoint.next_agent is not None:
             self._watch.speaking(checkpoint.next_agent)

@@ -132,6 +132,9 @@ class Outcome(Told):
     kind: str
     reason: str
     error: OutcomeError | None = None
+    stranded: bool = Field(
+        False, description="The chat ended after an agent of whose conditions none held in this run; else left out."
+    )
 
 
 class RunSummary(Told):

@@ -1,8 +1,9 @@
 """Retention: what ended longer ago than the days it is kept is deleted, but what was counted stays counted.
 
 1. Some of the runs that ended longest ago, with their turns: as many as one transaction can take with ease.
-2. In that transaction they are deleted and added to the roll-ups: counts by app, workflow, trigger type and outcome.
-   So the sum over runs and roll-ups is the same before and after, and at every moment in between.
+2. In that transaction they are deleted and added to the roll-ups: counts by app, workflow, trigger type and outcome,
+   those of stranded runs apart. So the sum over runs and roll-ups is the same before and after, and at every moment in
+   between.
 3. Two reconcilers that prune at once meet in the same runs. The second one gives way until the next pass.
 
 Parked runs and those that wait for a person stay, however old; so does the ledger.
@@ -32,7 +33,7 @@ MOST_TURNS = 2_000  # a transaction holds what it deletes in the server's memory
 MAX_BATCHES = 3  # a pass is short; so many a second are more than fifty million a day
 ROLLUPS = "run_rollups"
 
-_FIELDS = ("app_id", "workflow", "trigger.type", "outcome.kind", "turn")
+_FIELDS = ("app_id", "workflow", "trigger.type", "outcome.kind", "outcome.stranded", "turn")
 
 
 class Retention:
@@ -103,16 +104,13 @@ def within_turns(runs: Sequence[Document]) -> Sequence[Document]:
 
 def additions(runs: Iterable[Document]) -> list[UpdateOne]:
     counted = Counter(_key(run) for run in runs)
-    return [
-        UpdateOne(
-            {"_id": {"app": app, "workflow": workflow, "trigger": trigger, "outcome": outcome}},
-            {"$inc": {"count": count}},
-            upsert=True,
-        )
-        for (app, workflow, trigger, outcome), count in counted.items()
-    ]
+    return [UpdateOne({"_id": dict(key)}, {"$inc": {"count": count}}, upsert=True) for key, count in counted.items()]
 
 
-def _key(run: Document) -> tuple[Any, ...]:
-    """As the exporter groups the runs that are still there."""
-    return run["app_id"], run["workflow"], run["trigger"]["type"], (run.get("outcome") or {}).get("kind")
+def _key(run: Document) -> tuple[tuple[str, Any], ...]:
+    """As the exporter groups the runs that are still there. `stranded` is only there where it is true: the other
+    roll-ups are the same documents for an older version, which adds to them as well."""
+    outcome = run.get("outcome") or {}
+    key = (("app", run["app_id"]), ("workflow", run["workflow"]), ("trigger", run["trigger"]["type"]))
+    stranded = (("stranded", True),) if outcome.get("stranded") else ()
+    return (*key, ("outcome", outcome.get("kind")), *stranded)

@@ -36,7 +36,7 @@ def _decide(chat: Conversation, router: Router) -> Decision:
     rule, asked = rule_of_user(chat, router), _who_asked(chat)
     if rule is None and asked is not None:
         return Decision(None, asked, asked)
-    ended = ending(rule, chat.package, USER)
+    ended = ending(rule, chat.package, USER, chat.turns)
     target = None if rule is None else rule.target
     return Decision(ended, None if ended is not None else target, target)
 

@@ -24,7 +24,7 @@ from workflows.chat.live import LiveTurn, live_turn
 from workflows.chat.people import Call
 from workflows.chat.recorded_calls import record_call
 from workflows.chat.tool_calls import measured, note_recorded
-from workflows.chat.tool_functions import ToolFunction, ToolRefused, as_answer, end_run, runtime_of
+from workflows.chat.tool_functions import ToolFunction, ToolRefused, as_answer, end_run, log_dropped, runtime_of
 from workflows.chat.transcript import FAILED, NO_EFFECTS
 from workflows.context.call_context import CallContext
 
@@ -68,6 +68,7 @@ class PackageTool(AG2Tool):
         step = live.journal.result(position)
         if step is None:
             call = self._tool.new_call(position, event.serialized_arguments)
+            log_dropped(live, self._tool, event.serialized_arguments)
             try:
                 step = await self._made(event, live, call)
             # AG2 would tell the model that a call failed which was made and only could not be recorded. The next model

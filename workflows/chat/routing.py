@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+from workflows.chat.transcript import Turn
 from workflows.context.conditions import Condition, compile_condition
 from workflows.outcome import Outcome, OutcomeKind
 from workflows.package.models import TERMINATE, USER, Package, Rule
@@ -73,12 +74,12 @@ def _compiled(rules: Sequence[Rule]) -> tuple[tuple[Rule, Condition | None], ...
     return tuple((rule, None if rule.condition is None else compile_condition(rule.condition)) for rule in rules)
 
 
-def ending(rule: Rule | None, package: Package, agent: str) -> Outcome | None:
-    """The outcome this rule means, or None when it hands over to another agent."""
+def ending(rule: Rule | None, package: Package, agent: str, turns: Sequence[Turn] = ()) -> Outcome | None:
+    """The outcome this rule means, or None when it hands over to another agent. `turns`: the earlier ones."""
     if rule is None:
         if not package.rules:
             return Outcome(OutcomeKind.COMPLETED, "the package has no routing; one turn is the whole chat")
-        return Outcome(OutcomeKind.NO_TRANSITION, f"no rule of {agent} applies")
+        return _without_rule(package, agent, turns)
     if rule.target == TERMINATE:
         if rule.termination_reason == OutcomeKind.WORKFLOW_FAILED.value:
             return Outcome(OutcomeKind.WORKFLOW_FAILED, f"a rule of {agent} ends the chat as failed")
@@ -88,3 +89,24 @@ def ending(rule: Rule | None, package: Package, agent: str) -> Outcome | None:
             return Outcome(OutcomeKind.NEEDS_HUMAN, f"{agent} hands over to a person")
         return Outcome(OutcomeKind.COMPLETED, f"{agent} hands over to a user, and nobody is in the chat")
     return None
+
+
+def _without_rule(package: Package, agent: str, turns: Sequence[Turn]) -> Outcome:
+    own = [rule for rule in package.rules if rule.source == agent and (rule.condition or rule.judged) is not None]
+    reason = f"no rule of {agent} applies"
+    if not own or _has_held(own, package.orchestrator.initial_agent, turns):
+        return Outcome(OutcomeKind.NO_TRANSITION, reason)
+    return Outcome(OutcomeKind.NO_TRANSITION, f"{reason}; none of its conditions held in this run", stranded=True)
+
+
+def _has_held(own: Sequence[Rule], first: str, turns: Sequence[Turn]) -> bool:
+    """Whether a hand-off of the run was by one of these rules of one agent, as its turns tell."""
+    agent, targets = own[0].source, {rule.target for rule in own}
+    if any(turn.agent == agent and turn.handoff in targets for turn in turns):
+        return True
+    # A pre rule held where a turn was handed to one agent and taken by another.
+    before = {rule.target for rule in own if rule.scope == "pre" and rule.judged is None}
+    passed_over = (
+        (to, turn.agent) for to, turn in zip((first, *(turn.handoff for turn in turns)), turns, strict=False)
+    )
+    return bool(before) and any(to != speaker and (to == agent or speaker in before) for to, speaker in passed_over)

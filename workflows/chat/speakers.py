@@ -43,7 +43,7 @@ async def _by_pattern(live: LiveTurn, router: Router, said: str) -> Decision:
         case "Pipeline" if not router.has_rules(live.agent):
             following = _following(names, live.agent)
             return _next(following) if following is not None else _end(f"{live.agent} is the last of the pipeline")
-    return Decision(ending(None, chat.package, live.agent), None, None)
+    return Decision(ending(None, chat.package, live.agent, chat.turns), None, None)
 
 
 async def _by_manager(live: LiveTurn, said: str) -> Decision:

@@ -8,7 +8,7 @@ Whoever calls one, for a model or for a structured reply, does it so:
     live.apply(view.changes())
 
 `arguments` are by the names in `tool.parameters.published`; ToolRefused says in a sentence what does not fit.
-`runtime` is everything the run fills in by itself; nothing in `arguments` can take its place. RaisedError says what
+`runtime` is everything the run fills in by itself; what `arguments` say in its place is dropped. RaisedError says what
 the function raised, NeedsHuman ends the run: it waits for a person.
 """
 
@@ -60,7 +60,10 @@ class ToolFunction:
         return self.parameters.json_schema()
 
     def new_call(self, position: str, arguments: Mapping[str, Any]) -> Call:
-        """What a call of it may ask people is bound to its position and its arguments."""
+        """A call bound to its position and its arguments, without those whose value the run gives."""
+        dropped = self.parameters.injected_in(arguments)
+        if dropped:
+            arguments = {name: value for name, value in arguments.items() if name not in dropped}
         return Call(self.name, position, arguments, for_people=self.for_people)
 
     async def call(self, call: Call, runtime: Mapping[str, Any], threads: ToolThreads) -> Any:
@@ -100,6 +103,14 @@ def as_answer(live: LiveTurn, result: Any) -> str:
         raise RaisedError(error) from None
     text = storable(live.chat.redactor.text(text))  # before it is cut: half a value is not found
     return text if len(text) <= MAX_RESULT else f"{text[:MAX_RESULT]}… (cut, {len(text)} characters)"
+
+
+def log_dropped(live: LiveTurn, tool: ToolFunction, arguments: Any) -> None:
+    """Logs the names of arguments that a model sent in place of the run. Their values may be anything."""
+    names = tool.parameters.injected_in(arguments)
+    if names:
+        extra = {"run_id": live.chat.fixed.get("run_id"), "agent": live.agent, "tool": tool.name, "names": list(names)}
+        log.info("injected_arguments_dropped", extra=extra)
 
 
 def note_failure(live: LiveTurn, tool: str, error: BaseException) -> tuple[Incident, ...]:

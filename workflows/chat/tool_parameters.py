@@ -20,24 +20,31 @@ from workflows.chat.errors import PackageDefect
 FILLED_IN = frozenset(
     {CONTEXT, "turn_idempotency_key", "chat_id", "app_id", "enterprise_id", "workflow_name", "agent_name"}
 )
+RUNTIME_NAMES = FILLED_IN | {"user_id", "run_id"}  # what `**runtime` receives
 _VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
 @dataclass(frozen=True, slots=True)
 class Parameters:
     """`published`: what a caller gives, by the author's names. `filled_in`: parameters by what the run gives them.
-    `takes_all`: everything else the run knows goes into `**runtime`."""
+    `takes_all`: everything else the run knows goes into `**runtime`. `injected`: names whose value the run gives this
+    function and that no parameter publishes."""
 
     arguments: type[BaseModel]
     published: tuple[str, ...]
     filled_in: Mapping[str, str]
     positional: tuple[str, ...]  # those that cannot be given by name, in order
     takes_all: bool
+    injected: frozenset[str]
 
     def json_schema(self) -> dict[str, Any]:
         schema = self.arguments.model_json_schema()
         schema.pop("title", None)
         return {"properties": {}, **schema}
+
+    def injected_in(self, arguments: Any) -> tuple[str, ...]:
+        """Names in a model's arguments whose value the run gives."""
+        return tuple(name for name in arguments if name in self.injected) if isinstance(arguments, Mapping) else ()
 
     def bind(self, arguments: Mapping[str, Any], runtime: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
         """What the function is called with. ValidationError when the arguments do not fit."""
@@ -62,6 +69,8 @@ def read_parameters(function: Callable[..., Any], *, name: str, file: str) -> Pa
     filled_in = {each.name: CONTEXT if is_context(hints[each.name]) else each.name for each in plain}
     filled_in = {parameter: source for parameter, source in filled_in.items() if source in FILLED_IN}
     published = [each for each in plain if each.name not in filled_in]
+    takes_all = any(each.kind is inspect.Parameter.VAR_KEYWORD for each in parameters.values())
+    injected = {*filled_in, *filled_in.values(), *(RUNTIME_NAMES if takes_all else ())}
     try:
         # Under names of our own: pydantic has rules for a field's name, and the author's is only its alias.
         fields: dict[str, Any] = {
@@ -77,7 +86,8 @@ def read_parameters(function: Callable[..., Any], *, name: str, file: str) -> Pa
         tuple(each.name for each in published),
         filled_in,
         tuple(each.name for each in plain if each.kind is inspect.Parameter.POSITIONAL_ONLY),
-        any(each.kind is inspect.Parameter.VAR_KEYWORD for each in parameters.values()),
+        takes_all,
+        frozenset(injected.difference(each.name for each in published)),
     )
 
 

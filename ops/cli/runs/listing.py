@@ -18,7 +18,7 @@ USUAL_LIMIT = 1000
 MOST = 1_000_000
 _SHOWN = (
     *("app_id", "workflow", "trigger.name", "state", "hold", "held_by", "not_before"),
-    *("outcome.kind", "turn", "created_at", "failed_tools"),
+    *("outcome.kind", "outcome.stranded", "turn", "created_at", "failed_tools"),
 )
 
 
@@ -62,7 +62,8 @@ def list_runs(limit: int, as_json: bool, **given: Any) -> None:
 def _row(run: dict[str, Any], *, narrow: bool) -> list[Any]:
     """Narrow: of the id its end, which every command takes for the whole, of the time no year and no seconds."""
     state = state_of(run)
-    outcome = (run.get("outcome") or {}).get("kind")  # left out by the store where there is none yet
+    ended = run.get("outcome") or {}  # left out by the store where there is none yet
+    outcome = f"{ended['kind']} (stranded)" if ended.get("stranded") else ended.get("kind")
     named = [run["app_id"], run["workflow"], run["trigger"]["name"]]
     run_id, created = run["_id"], moment(run["created_at"])
     if narrow:

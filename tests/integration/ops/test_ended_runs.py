@@ -13,7 +13,7 @@ from ops.exporter import ended_runs
 from ops.exporter.ended_runs import MARGIN, EndedRuns, RunLabels
 from workers.control.cancelling import discard
 from workers.control.replaying import replay
-from workers.reconciling.retention import PRUNED, Retention
+from workers.reconciling.retention import PRUNED, ROLLUPS, Retention
 from workers.store.ownership import Ownership
 from workers.store.run import RunRequest, RunState, TriggerEvent
 from workers.store.run_document import run_document
@@ -23,6 +23,7 @@ pytestmark = pytest.mark.integration
 
 NOW = datetime.now(UTC)
 COMPLETED = RunLabels("acme", "Digest", "api", "completed")
+STRANDED = RunLabels("acme", "Digest", "api", "no_transition", stranded=True)
 TIMED_OUT = RunLabels("acme", "Digest", "api", "timeout")
 
 
@@ -114,6 +115,25 @@ async def test_what_is_deleted_between_two_looks_stays_counted(store: RunStore, 
     assert counts[PRUNED] == 1
     assert await look.at(NOW + timedelta(seconds=5)) == before == {COMPLETED: 2}
     assert await Look(store, [0.0]).at(NOW) == before
+
+
+async def test_stranded_runs_stay_counted_apart_in_runs_and_roll_ups(store: RunStore, look: Look) -> None:
+    """One ends in the window, one before it, one is pruned; what older versions wrote counts as not stranded."""
+    stranded = {"outcome": {"kind": "no_transition", "stranded": True}}
+    older = {"outcome": {"kind": "no_transition"}}
+    for number, days in ((1, 31), (2, 31), (3, 1)):
+        await ended(store, number, NOW - timedelta(days=days), **(older if number == 2 else stranded))
+    before = await look.at(NOW)
+    await Retention(store, timedelta(days=30)).run_pass(Counter())
+    key = {"app": "acme", "workflow": "Digest", "trigger": "api", "outcome": "no_transition"}
+    await store.database[ROLLUPS].update_one({"_id": key}, {"$inc": {"count": 1}})
+    await ended(store, 4, NOW + timedelta(minutes=1), **stranded)
+
+    plain = STRANDED._replace(stranded=False)
+    assert before == {STRANDED: 2, plain: 1}
+    assert await look.at(NOW + timedelta(minutes=1)) == {STRANDED: 3, plain: 1}
+    assert await look.at(NOW + timedelta(minutes=10)) == {STRANDED: 3, plain: 1}
+    assert await Look(store, [0.0]).at(NOW) == {STRANDED: 3, plain: 2}
 
 
 @pytest.mark.parametrize("looked", ["while it was parked", "only later"])

@@ -486,7 +486,7 @@ async def test_a_run_reads_external_values_of_allowed_hosts(stage: Stage) -> Non
     assert "k3y" not in log
 
 
-@pytest.mark.design("D1-30")
+@pytest.mark.design("D1-30", "D1-31", "D1-61")
 async def test_a_verbose_log_shows_the_loaded_context_in_previews(stage: Stage) -> None:
     package = relay("Verbose", ["A"])
     package["context_variables"] = {
@@ -509,5 +509,7 @@ async def test_a_verbose_log_shows_the_loaded_context_in_previews(stage: Stage) 
     await stage.ended((await stage.accept("Verbose")).run_id)
 
     assert "shown to whoever asks" in stage.log()
-    assert "new -> seen" in stage.log()
+    changed = [line for line in stage.log().splitlines() if "context_changed" in line]
+    assert len(changed) == 1
+    assert "new -> seen" in changed[0]
     assert "canary" not in stage.log()

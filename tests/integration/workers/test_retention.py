@@ -14,6 +14,7 @@ import pytest
 from accounting.ledger.ledger import Ledger
 from accounting.prices import PriceTable
 from accounting.usage import ModelCall, RunOwner, Tokens
+from ops.exporter.ended_runs import RunLabels
 from ops.exporter.snapshot import Snapshots
 from workers.reconciling import retention
 from workers.reconciling.retention import PRUNED, ROLLUPS, Retention, expired
@@ -54,7 +55,7 @@ async def _pruned(store: RunStore) -> int:
     return counts[PRUNED]
 
 
-async def _counted(store: RunStore) -> Counter[tuple[str, ...]]:
+async def _counted(store: RunStore) -> Counter[RunLabels]:
     """What `unattended_runs_total` shows."""
     return Counter((await Snapshots(store.database).take()).runs)
 
@@ -68,7 +69,7 @@ async def test_what_ended_long_ago_goes_with_its_turns_and_stays_counted(store: 
 
     assert await store.find(run_id) is None
     assert await store.turns.count_documents({}) == 0
-    assert await _counted(store) == before == {("app1", "Digest", "api", "timeout"): 1}
+    assert await _counted(store) == before == {RunLabels("app1", "Digest", "api", "timeout"): 1}
 
 
 @pytest.mark.parametrize(

@@ -190,6 +190,34 @@ def test_a_process_that_starts_anew_loses_nothing_of_what_it_counted(tmp_path: P
     assert status == 0, said
 
 
+@pytest.mark.parametrize(
+    ("counted", "percent"),
+    [
+        ({"completed": 3, "timeout": 1}, 75),
+        ({"no_transition": 2}, 100),
+        ({"no_transition": 2, "stranded": 1}, 50),
+        ({"no_transition": 1, "stranded": 1, "timeout": 1, "cancelled": 5}, 0),
+    ],
+)
+def test_a_stranded_run_has_not_ended_well(counted: dict[str, int], percent: int, tmp_path: Path) -> None:
+    """Of two exporters, each of which shows all runs."""
+    labels = 'app="acme",workflow="W",trigger="api"'
+    names = {name: f'unattended_runs_total{{{labels},outcome="{name}"' for name in counted if name != "stranded"} | {
+        "stranded": f"unattended_runs_stranded_total{{{labels}"
+    }
+    series = [
+        {"series": f'{names[name]},instance="{each}"}}', "values": f"0+{grows}x30"}
+        for name, grows in counted.items()
+        for each in "ab"
+    ]
+    where = 'app="acme"'
+    share = {f"100 * ({expressions.succeeded_share(where)})": percent}
+
+    status, said = promtool("test", "rules", _test_of(share, series, tmp_path))
+
+    assert status == 0, said
+
+
 def _test_of(asked: dict[str, int], series: list[dict[str, str]], folder: Path) -> Path:
     """`round`: Prometheus's `increase` guesses what happened at both ends of the range."""
     cases = [

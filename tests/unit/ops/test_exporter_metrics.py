@@ -91,6 +91,22 @@ def test_apps_without_a_label_and_agents_of_all_apps_are_one_series() -> None:
     assert series["runs_total", ("_other", "W", "api", "completed")] == 10
 
 
+def test_stranded_runs_are_among_all_runs_and_counted_apart() -> None:
+    ended = ("W", "api", "no_transition")
+    runs = {
+        RunLabels("a", *ended): 5,
+        RunLabels("a", *ended, stranded=True): 2,
+        RunLabels("b", *ended, stranded=True): 1,
+    }
+
+    series = shown(named=["a"], runs=runs)
+
+    assert series["runs_total", ("a", *ended)] == 7
+    assert series["runs_total", ("_other", *ended)] == 1
+    assert series["runs_stranded_total", ("a", "W", "api")] == 2
+    assert series["runs_stranded_total", ("_other", "W", "api")] == 1
+
+
 def test_a_counter_never_falls_and_never_leaves_while_its_exporter_lives() -> None:
     collector = StoreCollector()
     runs = {RunLabels("acme", "W", "api", "completed"): 5}

@@ -18,6 +18,7 @@ from tests.unit.workflows.packages import rule, write_package, write_tool
 from unattended import run_package
 from workers.settings import load_settings
 from workers.store.run import RunState
+from workflows.context.redaction import Redactor
 
 DONE: Mapping[str, Any] = {"default": {"text": "done"}}
 FAST_FAIL = {"error": {"status": 429, "retry_after_s": 3600}}
@@ -509,3 +510,18 @@ async def test_a_run_without_a_variable_that_its_package_requires_asks_no_model(
     assert "SMALL_HOOK is not set, and Small requires it" in without.outcome.reason
     assert production.succeeded, production.outcome
     assert "a-value-of-this-machine" not in json.dumps(production.as_json())
+
+
+async def test_a_verbose_log_of_a_run_shows_no_hidden_value(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """The log of a worker hides values as well; that of a package's own test does not."""
+    caplog.set_level("INFO")
+    source = {"type": "static", "value": "the secret-value is out"}
+    folder = package(tmp_path, context_variables={"definitions": {"note": {"type": "string", "source": source}}})
+    settings = load_settings({"CONTEXT_VERBOSE_DEBUG": "1"})
+    request = Request(script=DONE)
+    async with one_run(chosen_package(folder, settings), request, settings, redactor=Redactor(["secret-value"])) as run:
+        await run.work()
+
+    loaded = next(each for each in caplog.records if each.getMessage() == "context_loaded")
+    assert vars(loaded)["values"]["note"] == "the (hidden) is out"
+    assert "secret-value" not in str(list(map(vars, caplog.records)))

@@ -3,6 +3,8 @@
 import io
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +62,67 @@ def test_json_is_all_that_stdout_holds_whatever_a_tool_prints(tmp_path: Path) ->
     assert done.exit_code == 0
     assert (report["state"], [each["agent"] for each in report["turns"]]) == ("succeeded", ["A", "B"])
     assert "noise" in done.stderr
+
+
+VERBOSE = {
+    "definitions": {
+        "note": {"type": "string", "source": {"type": "static", "value": "shown in a preview"}},
+        "api_key": {"type": "string", "source": {"type": "static", "value": "canary"}},
+        "seen": {"type": "string", "source": {"type": "environment", "env_var": "SEEN"}},
+        "stage": {
+            "type": "string",
+            "source": {
+                "type": "state",
+                "default": "new",
+                "transitions": [
+                    {"to": "begun", "trigger": {"type": "agent_turn_count", "agent": "A", "count": 1}},
+                    {"to": "over", "trigger": {"type": "agent_turn_count", "agent": "B", "count": 1}},
+                ],
+            },
+        },
+    }
+}
+
+
+@pytest.mark.design("D1-31", "D1-61")
+@pytest.mark.parametrize(
+    ("environ", "events"),
+    [
+        ({}, []),
+        ({"CONTEXT_VERBOSE_DEBUG": "1"}, ["context_loaded", "context_changed", "context_changed"]),
+        ({"CONTEXT_VERBOSE_DEBUG": "1", "UNATTENDED_LOG_LEVEL": "warning"}, []),
+        ({"UNATTENDED_LOG_LEVEL": "info"}, ["context_loaded"]),
+    ],
+)
+def test_a_verbose_run_shows_on_stderr_how_its_context_changes(
+    tmp_path: Path, environ: dict[str, str], events: list[str]
+) -> None:
+    folder = package(tmp_path, context_variables=VERBOSE)
+    command = ["run", str(folder), "--script", str(script(tmp_path)), "--json", "--production"]
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(("UNATTENDED_", "CONTEXT_"))}
+
+    done = subprocess.run(
+        [sys.executable, "-c", "from unattended import main; main()", *command],
+        env={**clean, "SEEN": "hidden-in-production", "UNATTENDED_LOG_FORMAT": "json", **environ},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+
+    assert json.loads(done.stdout)["state"] == "succeeded"
+    logged = [json.loads(line) for line in done.stderr.splitlines() if line.startswith("{")]
+    lines = [line for line in logged if line["event"].startswith("context_")]
+    assert [line["event"] for line in lines] == events
+    assert "canary" not in done.stderr
+    assert "hidden-in-production" not in done.stderr
+    if len(events) == 3:
+        loaded, *changes = lines
+        assert (loaded["values"]["note"], loaded["values"]["api_key"]) == ("shown in a preview", "(hidden)")
+        assert [(line["turn"], line["changes"]) for line in changes] == [
+            (1, {"stage": "new -> begun"}),
+            (2, {"stage": "begun -> over"}),
+        ]
 
 
 def test_people_see_turns_tools_changes_and_the_end(tmp_path: Path) -> None:

@@ -53,6 +53,16 @@ def told(**changes: Any) -> list[str]:
     return [line for _, line in story_lines({**STORY, **changes})]
 
 
+def test_a_stranded_run_is_not_shown_as_one_that_ended_well() -> None:
+    outcome = {"kind": "no_transition", "reason": "no rule of B applies; none …", "error": None}
+    [_, plain, *_], [_, stranded, *_] = (
+        list(story_lines({**STORY, "outcome": each})) for each in (outcome, {**outcome, "stranded": True})
+    )
+
+    assert plain == ("green", "succeeded, no_transition: no rule of B applies; none …")
+    assert stranded == ("yellow", "succeeded, no_transition (stranded): no rule of B applies; none …")
+
+
 def owner(token: int, turn: int, ended: str, reason: str = "") -> dict[str, Any]:
     line = {"token": token, "owner": f"w{token}", "from": AT, "until": AT + timedelta(seconds=5)}
     return {**line, "turn": turn, "ended": ended, "reason": reason}

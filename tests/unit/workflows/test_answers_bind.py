@@ -64,6 +64,38 @@ async def test_questions_stand_as_the_model_wrote_the_calls(tmp_path: Path) -> N
     assert [each.position for each in chat.questions()] == ["1.1", "1.2"]
 
 
+OWN_TENANT = """
+async def pay(amount: int, app_id: str, **runtime):
+    await use_ui_tool("Approve", {"amount": amount})
+    DONE.append((amount, app_id))
+    return app_id
+"""
+
+
+async def test_dropped_arguments_are_in_no_question_and_change_no_answer(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The turn is taken again, and this time the model leaves out what the run gives anyway."""
+    caplog.set_level("INFO")
+    sent = call("pay", amount=2, app_id="globex-secret", run_id=7)
+    chat = desk(tmp_path / "one", OWN_TENANT, [{"tool_calls": [sent]}, {"text": "ok"}], "pay")
+    chat.fixed = {"run_id": "run_1", "app_id": "acme"}
+    _, kept = await chat.run()
+    [question] = chat.questions()
+    chat.give(question, YES)
+    outcome, _ = await chat.run(kept)
+    again = desk(tmp_path / "two", OWN_TENANT, [{"tool_calls": [call("pay", amount=2)]}, {"text": "ok"}], "pay")
+    again.fixed, again.answers = chat.fixed, chat.answers
+    repeated, _ = await again.run()
+
+    assert question.arguments == {"amount": 2}
+    assert (outcome.kind, done(chat)) == (OutcomeKind.COMPLETED, [(2, "acme")])
+    assert (repeated.kind, done(again)) == (OutcomeKind.COMPLETED, [(2, "acme")])
+    dropped = next(each for each in caplog.records if each.getMessage() == "injected_arguments_dropped")
+    assert vars(dropped)["names"] == ["app_id", "run_id"]
+    assert "globex-secret" not in caplog.text + str(list(map(vars, caplog.records)))
+
+
 WORST = {
     "swallows": """
 async def pay(amount: int, context_variables):

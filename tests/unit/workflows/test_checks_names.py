@@ -1,5 +1,6 @@
 """Checks of names: in exposures and in conditions."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -70,23 +71,45 @@ def test_variables_inputs_and_base_facts_can_be_exposed() -> None:
 @pytest.mark.parametrize(
     ("condition", "source", "code"),
     [
-        ("${no}", None, "undefined_variable"),
+        ("not ${no}", None, "undefined_variable"),
+        ("${no} or ${run_id}", None, "undefined_variable"),
         ("${v} == 1", DB, "routing_on_data"),
         ("${v} == 1", EntitySource("d", "c", "user_id", ("f",)), "routing_on_data"),
-        ("${v} == 1", StaticSource(), "routing_on_data"),
+        ("not ${v}", StaticSource(), "routing_on_data"),
         ("${v} == 1", ExternalSource("https://h/p"), "routing_on_data"),
         ("${v} == 1", FileSource("data/x.json"), "routing_on_data"),
         ("not ${v}", EnvSource("X"), "vanishes_in_production"),
         ("${v.part.of_it} == 1", DB, "routing_on_data"),
-        ("${no.part} == 1", None, "undefined_variable"),
+        ("${no.part} != 1", None, "undefined_variable"),
         ("${context_aware}", None, "vanishes_in_production"),
     ],
 )
+@pytest.mark.design("D1-3")
 def test_a_condition_on_a_name_that_does_not_carry_is_found(condition: str, source: Source | None, code: str) -> None:
     checked = conditional(condition, variables=variables(v=source) if source else {})
 
     assert found(checked) == [("warning", code, *AT_RULE)]
     assert found(checked, production=True) == found(checked)
+
+
+@pytest.mark.design("D1-3")
+@pytest.mark.parametrize("source", [DB, EntitySource("d", "c", "user_id", ("f",))])
+@pytest.mark.parametrize(
+    ("more", "told"), [({"type": "boolean"}, []), ({"enum": ("eu", "us")}, []), ({}, ["routing_on_data"])]
+)
+def test_a_database_variable_with_few_values_may_be_routed_on(
+    source: Source, more: dict[str, Any], told: list[str]
+) -> None:
+    variable = replace(variables(v=source)["v"], **more)
+    found_here = found(conditional("${v} == 'eu' or ${v}", variables={"v": variable}))
+
+    assert [code for _, code, *_ in found_here] == told
+
+
+@pytest.mark.parametrize("source", [StaticSource(), ExternalSource("https://h/p"), FileSource("data/x.json")])
+def test_other_data_is_not_routed_on_however_few_values_it_has(source: Source) -> None:
+    variable = replace(variables(v=source)["v"], type="boolean")
+    assert [code for _, code, *_ in found(conditional("not ${v}", variables={"v": variable}))] == ["routing_on_data"]
 
 
 @pytest.mark.parametrize(

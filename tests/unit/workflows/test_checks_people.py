@@ -65,7 +65,6 @@ def waiting(*transitions: Transition, **parts: Any) -> Package:
         (routed("user > A", "A > B", "B > terminate", initial_agent="user"), []),
         (waiting(RESPONSE), [NEEDS_UI, WAITS]),
         (waiting(RESPONSE, rules=rules("A > B", "B > terminate")), [NEEDS_UI]),
-        (waiting(RESPONSE, Transition(AgentText("A", equals="yes"), to="yes")), [NEEDS_UI]),  # another way on
         (waiting(RESPONSE, triggers=(answering(form={"choice": 1}),)), []),
         (waiting(RESPONSE, triggers=(answering(form={"choice": 1}), answering())), [NEEDS_UI, WAITS]),
         (waiting(RESPONSE, triggers=(answering(form={"other": 1}),)), [NEEDS_UI, WAITS]),
@@ -79,6 +78,57 @@ def waiting(*transitions: Transition, **parts: Any) -> Package:
 def test_what_waits_for_a_person_is_found(checked: Package, findings: list[Said]) -> None:
     told = [each for each in found(checked) if each[1] not in ("unreachable_agent", "no_way_on")]
     assert told == findings
+
+
+ACCEPTED = Transition(Watches("ui_response", tool="form", response_key="choice"), to="yes")
+CONFIRMED = Transition(Watches("ui_response", tool="form"))
+SAID = AgentText("A", equals="yes")
+
+
+@pytest.mark.design("D1-13")
+@pytest.mark.parametrize(
+    ("transitions", "needs_ui"),
+    [
+        ((RESPONSE, Transition(SAID, to="yes")), False),  # any answer: another way on
+        ((ACCEPTED, Transition(SAID, to="yes")), False),
+        ((ACCEPTED, Transition(SAID, to="no")), True),  # only a person leads to yes
+        ((ACCEPTED, Transition(SAID)), True),
+        ((CONFIRMED, Transition(SAID)), False),  # both say true
+        ((CONFIRMED, Transition(SAID, to="yes")), True),
+        ((ACCEPTED, CONFIRMED, Transition(SAID, to="yes")), True),
+        ((ACCEPTED, Transition(AgentText("A", regex="(.*)", groups=1), to="$1")), False),
+        ((ACCEPTED, Transition(Watches("tool_response", tool="save"), to="yes")), False),
+        ((ACCEPTED, Transition(Watches("tool_response", tool="form"), to="yes")), True),  # of the form itself
+        ((ACCEPTED, Transition(UserText(AgentText("user", equals="yes")), to="yes")), True),  # nobody says it
+    ],
+)
+def test_a_variable_that_is_also_set_without_a_person_needs_none(
+    transitions: tuple[Transition, ...], needs_ui: bool
+) -> None:
+    checked = waiting(*transitions, tools=(FORM, tool("save")))
+    assert (NEEDS_UI in found(checked)) is needs_ui
+
+
+@pytest.mark.parametrize(
+    ("code", "needs_ui"),
+    [
+        ("def save(context_variables): context_variables.set('v', 1)", False),
+        ("def save(context_variables): context_variables['v'] = 1", False),
+        ("def save(context_variables): context_variables.update({'w': 1, 'v': 2})", False),
+        ("def save(context_variables): context_variables.update(v=2)", False),
+        ("def save(c): set_context_variable(c, 'v', 2)", False),
+        ("def save(ctx: ContextVariables): ctx.data['v'] = 2", False),
+        ("def save(order): result['v'] = order.set('v', 1)", True),  # of something else
+        ("def save(context_variables): return context_variables.get('v')", True),
+        ("def save(context_variables): return context_variables['v']", True),
+        ("def save(context_variables): context_variables.set('w', 'v')", True),
+        ("async def save(context_variables): context_variables.set('v', await use_ui_tool('form'))", True),
+        ("def save(:", True),
+    ],
+)
+def test_a_variable_that_a_tool_sets_without_asking_needs_no_person(tmp_path: Path, code: str, needs_ui: bool) -> None:
+    save = replace(tool("save"), file=write_tool(tmp_path, "save.py", code))
+    assert (NEEDS_UI in found(waiting(ACCEPTED, tools=(FORM, save)))) is needs_ui
 
 
 @pytest.mark.parametrize("human", [True, False])

@@ -204,6 +204,17 @@ def test_rules_before_a_reply_and_judged_ones_are_ways_too() -> None:
             assert found(checked, check_routing) == []
 
 
+@pytest.mark.parametrize("pattern", ["DefaultPattern", "ag2_network", "RoundRobinPattern", "AutoPattern"])
+@pytest.mark.parametrize("target", ["A", "user"])
+def test_an_agent_that_speaks_after_a_rule_before_its_reply_hands_over(pattern: str, target: str) -> None:
+    """It stays, or speaks once the user has answered: then its other rules are asked, or the pattern decides."""
+    first = Rule("A", target, scope="pre")
+    orchestrator = {"pattern": pattern, "human_in_the_loop": True}
+    checked = package(rules=(first, *rules("A > B if ${app_id}", "B > terminate")), orchestrator=orchestrator)
+
+    assert UNREACHABLE_B not in found(checked, check_routing)
+
+
 @pytest.mark.parametrize(("file", "told"), [(H, 0), (G, 0), (ORCH, 2)])
 def test_a_rule_or_an_agent_that_was_refused_is_not_missed(file: str, told: int) -> None:
     faulty = package(agents=agents("A", "B", "C"), rules=rules("A > B"))

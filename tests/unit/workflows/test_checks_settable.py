@@ -7,6 +7,7 @@ import pytest
 
 from tests.unit.workflows.normal_form import (
     ORCH,
+    H,
     V,
     found,
     found_after_an_error,
@@ -23,6 +24,7 @@ from workflows.package.models import Hook, LifecycleTool, Package
 from workflows.package.sources import ComputedSource, RuntimeSource, StateSource
 
 ORPHAN = ("warning", "orphan_state", V, "definitions.v")
+WAITS = ("warning", "waits_for_ever", H, "handoff_rules[0]")
 BATCHES = Path("extended_orchestration") / "task_batches.yaml"
 
 
@@ -33,18 +35,26 @@ def depending(condition: str = "${v} == 'done'", **parts: Any) -> Package:
 
 
 @pytest.mark.parametrize(
+    "condition", ["not ${v}", "${v.part} != 1", "${v} == null", "${v} or ${run_id}", "${v} == 1 or ${run_id} == 'r'"]
+)
+def test_a_state_that_nothing_sets_is_found_where_it_is_defined(condition: str) -> None:
+    assert found(depending(condition)) == [ORPHAN]
+    assert found(depending(rules=rules("A > B", *[f"B > {to} if {condition}" for to in "BA"], "B > terminate"))) == [
+        ORPHAN  # once
+    ]
+
+
+@pytest.mark.parametrize(
     "checked",
     [
         depending(),
-        depending("not ${v}"),
         depending("${v.part} == 1"),
         depending("context_variables.v"),
         depending(variables=variables(v=ComputedSource())),
-        depending(rules=rules("A > B", "B > B if ${v}", "B > A if ${v}", "B > terminate")),  # once
     ],
 )
-def test_a_state_that_nothing_sets_is_found_where_it_is_defined(checked: Package) -> None:
-    assert found(checked) == [ORPHAN]
+def test_a_rule_that_needs_what_nothing_sets_is_found_once(checked: Package) -> None:
+    assert [each for each in found(checked) if each[1] != "unreachable_agent"] == [WAITS]
 
 
 @pytest.mark.parametrize(
@@ -78,6 +88,6 @@ def test_batches_of_tasks_may_set_it(tmp_path: Path) -> None:
 
 
 def test_what_it_stays_is_said() -> None:
-    assert messages(depending(), "orphan_state")[0].startswith(
+    assert messages(depending("not ${v}"), "orphan_state")[0].startswith(
         "a condition depends on v, and nothing ever sets it: it keeps its default None; add a transition"
     )

@@ -58,6 +58,15 @@ def test_a_source_that_gives_nothing_is_found(checked: Package, finding: Said) -
     assert found(checked) == [finding]
 
 
+@pytest.mark.design("D4-42")
+@pytest.mark.parametrize(("computation", "is_a_name"), [("no", True), ("no.part", False), ("sum([no])", False)])
+def test_a_bare_name_that_nothing_has_may_be_meant_as_a_function(computation: str, is_a_name: bool) -> None:
+    [message] = messages(sourced(ComputedSource(computation, {"no": "no"})), "undefined_variable")
+
+    assert message.startswith("is computed from no, which is neither a variable nor an input; define it")
+    assert message.endswith("let a tool or a lifecycle tool compute the value and set it") is is_a_name
+
+
 @pytest.mark.parametrize(
     "checked",
     [

@@ -97,7 +97,7 @@ def test_checks_across_files_name_wrapped_places(tmp_path: Path) -> None:
     )
 
     found = {each.code: each.path for each in package.findings}
-    assert found["undefined_variable"] == "handoffs.handoff_rules[0]"
+    assert found["waits_for_ever"] == "handoffs.handoff_rules[0]"
     assert found["no_tenant_key"] == "context_variables.definitions.v"
 
 

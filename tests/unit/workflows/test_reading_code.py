@@ -301,3 +301,37 @@ def test_only_the_files_used_last_are_kept(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_a_file_that_vanished_is_a_fault(tmp_path: Path) -> None:
     assert read_code(tmp_path / "gone.py").fault == "No such file or directory"
+
+
+@pytest.mark.parametrize(
+    ("source", "is_plain"),
+    [
+        ("def t(): ...", True),
+        ("async def t(a, /, b: str = '', *more, c: int | None = None): ...", True),
+        ("def t(a: Annotated[Optional[list[str]], 'context_variables']): ...", True),
+        ("def t(a: typing.Literal['ContextVariables'], b: 'str'): ...", True),
+        ("if True:\n    def t(a: dict[str, Any]): ...", True),
+        ("def t(context_variables): ...", False),
+        ("def t(a, *, context_variables=None): ...", False),
+        ("def t(a, **runtime): ...", False),
+        ("def t(a: ContextVariables): ...", False),
+        ("def t(a: 'Optional[ContextVariables]'): ...", False),
+        ("def t(a: Optional['Context']): ...", False),
+        ("def t(a: Context | None): ...", False),
+        ("def t(a: Annotated[Context, 'the context']): ...", False),
+        ("def t(a: make()): ...", False),
+        ("@tool\ndef t(): ...", False),
+        ("def t(): ...\nt = tool(t)", False),
+        ("def t(): ...\nfrom other import t", False),
+        ("def t(): ...\nfrom other import *", False),
+        ("try:\n    from other import t\nexcept ImportError:\n    def t(): ...", False),
+        ("class A:\n    def t(): ...", False),
+        ("t = print", False),
+        ("def t(:", False),
+    ],
+)
+def test_a_plain_function_is_never_given_the_context(tmp_path: Path, source: str, is_plain: bool) -> None:
+    file = tmp_path / "t.py"
+    file.write_text(source, encoding="utf-8")
+
+    assert ("t" in read_code(file).plain) is is_plain

@@ -256,6 +256,21 @@ def test_the_inputs_of_an_expression_are_its_top_level_names(expression: str, na
     assert names_of(expression) == names
 
 
+@pytest.mark.design("D4-42")
+@pytest.mark.parametrize("inputs", [["a", "b"], {"x": "a"}])
+def test_a_function_is_no_computation(inputs: Any) -> None:
+    findings = Findings()
+    source = {"type": "computed", "computation": "calculate_score", "inputs": inputs}
+    section = Section({"definitions": {"v": {"source": source}}}, file="f", path="", findings=findings)
+
+    read_variables(section, folder=Path("/nowhere"))
+
+    [finding] = findings.all
+    assert (finding.level, finding.code, finding.path) == ("error", "unknown_input", "definitions.v.source.computation")
+    assert finding.message.startswith("calculate_score is none of its inputs: add it there; if it is a function: a ")
+    assert finding.message.endswith("; let a tool or a lifecycle tool compute the value and set it")
+
+
 def computed_into(target: str) -> tuple[Any, list[tuple[str, str, str]]]:
     findings = Findings()
     body = {

@@ -128,7 +128,7 @@ def test_no_rule_that_applies_is_an_end_of_its_own(tmp_path: Path, pattern: str)
     outcome = ending(Router(package, frozenset()).after("A", {}), package, "A")
 
     assert outcome is not None
-    assert (outcome.kind, outcome.reason) == (OutcomeKind.NO_TRANSITION, "no rule of A applies")
+    assert (outcome.kind, outcome.stranded) == (OutcomeKind.NO_TRANSITION, True)
 
 
 @pytest.mark.parametrize(

@@ -101,8 +101,8 @@ async def test_the_context_is_given_and_never_published(
     assert list(tool.json_schema()["properties"]) == ["a"]
     assert await call(tool, context, a="x") is context
     assert context["seen"] == "x"
-    with pytest.raises(ToolRefused):
-        await call(tool, context, a="x", context_variables={"forged": True})
+    assert await call(tool, context, a="y", context_variables={"forged": True}) is context
+    assert context["seen"] == "y"
 
 
 @pytest.mark.parametrize("kind", ["def", "async def"])
@@ -329,8 +329,29 @@ async def test_what_the_run_knows_is_filled_in_and_no_model_chooses_it(tmp_path:
 
     assert list(tool.json_schema()["properties"]) == ["a"]
     assert await call(tool, a="x") == FILLED_IN
-    with pytest.raises(ToolRefused, match="app_id: Extra inputs are not permitted"):
-        await call(tool, a="x", app_id="globex")
+    assert await call(tool, a="x", app_id="globex", agent_name="B", chat_id=None) == FILLED_IN
+    with pytest.raises(ToolRefused, match="run_id: Extra inputs are not permitted"):
+        await call(tool, a="x", run_id="run_2")
+
+
+@pytest.mark.parametrize(
+    ("signature", "sent", "kept"),
+    [
+        ("a: str = ''", ["a", "app_id", "user_id", "note"], ["a", "app_id", "user_id", "note"]),
+        ("a: str = '', app_id: str = ''", ["a", "app_id", "user_id"], ["a", "user_id"]),
+        ("user_id: str = '', run_id: str = ''", ["user_id", "run_id", "app_id"], ["user_id", "run_id", "app_id"]),
+        ("user_id: str = '', **runtime", ["user_id", "run_id", "app_id", "note"], ["user_id", "note"]),
+        ("ctx: 'ContextVariables', a: str = ''", ["ctx", "context_variables", "a"], ["a"]),
+        ("context, a: str = ''", ["context", "context_variables"], ["context", "context_variables"]),
+    ],
+)
+def test_only_what_the_run_gives_this_function_is_dropped(
+    tmp_path: Path, signature: str, sent: list[str], kept: list[str]
+) -> None:
+    """What a function publishes stays the model's, and an unknown name is refused with the call."""
+    tool = function(tmp_path, f"class ContextVariables: ...\ndef t({signature}): ...\n")
+
+    assert list(tool.new_call("1.1", dict.fromkeys(sent, "x")).arguments) == kept
 
 
 async def test_runtime_takes_everything_else(tmp_path: Path) -> None:

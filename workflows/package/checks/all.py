@@ -13,6 +13,7 @@ from workflows.package.checks.silent_triggers import check_silent_triggers
 from workflows.package.checks.sources import check_sources
 from workflows.package.checks.states import check_states
 from workflows.package.checks.triggers import check_triggers
+from workflows.package.checks.waiting_rules import check_waiting_rules, waiting_rules
 from workflows.package.findings import Findings
 from workflows.package.models import Package
 
@@ -23,12 +24,14 @@ def check_package(package: Package, findings: Findings, *, production: bool = Fa
     check_manager(package, findings)
     check_exposures(package, findings)
     check_sources(package, findings, production=production)
-    check_settable(package, findings)
-    check_states(package, findings)
+    waiting = waiting_rules(package, findings)
+    check_settable(package, findings, explained=waiting.names())
+    check_states(package, findings, waiting=waiting.reasons)
     check_ambiguous_transitions(package, findings)
     check_silent_triggers(package, findings)
     check_routing(package, findings, production=production)
-    check_conditions(package, findings, production=production)
+    check_waiting_rules(waiting, findings)
+    check_conditions(package, findings, production=production, explained=waiting.own_names())
     check_judged_rules(package, findings, production=production)
     check_automatic_tools(package, findings)
     check_people(package, findings)

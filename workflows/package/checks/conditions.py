@@ -1,6 +1,7 @@
 """Checks of conditions: names that are never set, and values that a route should not depend on."""
 
 from collections.abc import Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from functools import lru_cache
 
 from workflows.context.conditions import Condition, ConditionError, compile_condition, prefixes
@@ -8,14 +9,18 @@ from workflows.context.plain_values import BASE_FLAGS
 from workflows.package.checks.graph import reversed_graph
 from workflows.package.checks.known import known_names, routing_file, rule_place
 from workflows.package.findings import Findings
-from workflows.package.models import Package, Rule
+from workflows.package.models import Package, Rule, Variable
 from workflows.package.sources import ComputedSource
 
 _DATA = frozenset({"db", "static", "entity", "external", "file"})
+_OF_DATABASES = frozenset({"db", "entity"})
 
 
-def check_conditions(package: Package, findings: Findings, *, production: bool) -> None:
-    known = known_names(package)
+def check_conditions(
+    package: Package, findings: Findings, *, production: bool, explained: AbstractSet[str] = frozenset()
+) -> None:
+    """`explained`: names of rules that are reported because nothing sets them."""
+    known = known_names(package) | explained
     derived = _computed_from_environment(package)
     file = routing_file(package)
     for index, rule in enumerate(package.rules):
@@ -35,8 +40,11 @@ def _faults(package: Package, name: str, derived: Mapping[str, str], *, producti
     when = production_words(production=production)
     variable = package.variables.get(name)
     kind = variable.kind if variable is not None else None
-    if kind in _DATA:
-        yield "routing_on_data", f"{name} comes from the {kind} source; route on state or environment"
+    if kind in _DATA and not _is_tight(variable):
+        message = f"{name} comes from the {kind} source; route on state or environment"
+        if kind in _OF_DATABASES:
+            message += ", or declare it as type: boolean or with an enum"
+        yield "routing_on_data", message
     elif kind == "env" or name in BASE_FLAGS:
         yield (
             "vanishes_in_production",
@@ -52,6 +60,13 @@ def _faults(package: Package, name: str, derived: Mapping[str, str], *, producti
 
 def production_words(*, production: bool) -> str:
     return "this is checked for production, where" if production else "in production"
+
+
+def _is_tight(variable: Variable | None) -> bool:
+    """Whether it comes from a database and has few values, each of which a rule may name."""
+    if variable is None or variable.kind not in _OF_DATABASES:
+        return False
+    return variable.type == "boolean" or bool(variable.enum)
 
 
 def environment_names(package: Package) -> frozenset[str]:

@@ -1,8 +1,10 @@
 """Checks for people: what a package asks of somebody who is not there in a headless run."""
 
+from collections.abc import Collection, Hashable, Sequence
 from collections.abc import Set as AbstractSet
 
-from workflows.context.observing import Trigger
+from workflows.context.observing import Transition, Trigger, Unset, captured_group
+from workflows.context.value_types import value_key
 from workflows.package.checks.conditions import named_variables
 from workflows.package.checks.known import (
     orchestrator_file,
@@ -12,8 +14,9 @@ from workflows.package.checks.known import (
     variables_file,
 )
 from workflows.package.findings import Findings
-from workflows.package.models import USER, Package, Variable
+from workflows.package.models import USER, Hook, LifecycleTool, Package, Tool, Variable
 from workflows.package.reading.parsed_code import read_code
+from workflows.package.reading.written_names import names_written_alone
 from workflows.package.sources import StateSource
 from workflows.package.ui_responses import UIResponses, given_keys
 
@@ -71,8 +74,7 @@ def _check_words_of_user(package: Package, findings: Findings) -> None:
         " value as an input of the run"
     )
     for variable in package.variables.values():
-        transitions = variable.source.transitions if isinstance(variable.source, StateSource) else ()
-        for each in transitions:
+        for each in _transitions(variable):
             if each.trigger.type == "user_text":
                 findings.add("warning", "never_fires", variables_file(package), f"{each.trigger_place}.type", message)
 
@@ -100,15 +102,48 @@ def _check_rules_that_wait(package: Package, waiting: AbstractSet[str], findings
             findings.add("warning", "waits_for_ui", routing_file(package), rule_place(package, index), message)
 
 
-def _triggers(variable: Variable) -> list[Trigger]:
-    return [each.trigger for each in variable.source.transitions] if isinstance(variable.source, StateSource) else []
+def _transitions(variable: Variable) -> Sequence[Transition]:
+    return variable.source.transitions if isinstance(variable.source, StateSource) else ()
 
 
 def _waits(variable: Variable, package: Package) -> bool:
-    """Unless whatever starts a run also answers."""
-    asked = [each for each in _triggers(variable) if each.type == _UI_RESPONSE]
+    """Unless whatever starts a run also answers, or the same comes about without a person."""
     answers = [spec.ui_responses for spec in package.triggers]
-    return any(not answers or any(not _is_answered(each, given, package) for given in answers) for each in asked)
+    asked = [
+        each
+        for each in _transitions(variable)
+        if each.trigger.type == _UI_RESPONSE
+        and (not answers or any(not _is_answered(each.trigger, given, package) for given in answers))
+    ]
+    if not asked:
+        return False
+    others = [each for each in _transitions(variable) if not _needs_person(each.trigger, package)]
+    return not all(_is_replaced(each, others) for each in asked) and not _is_written_by_code(variable.name, package)
+
+
+def _needs_person(trigger: Trigger, package: Package) -> bool:
+    if trigger.type == "user_text":
+        return not package.orchestrator.human_in_the_loop
+    shows = {tool.function for tool in package.tools if tool.kind != "Agent_Tool"}
+    return trigger.type == _UI_RESPONSE or getattr(trigger, "tool", None) in shows
+
+
+def _is_replaced(transition: Transition, others: Collection[Transition]) -> bool:
+    """Whether another one leads to the same value, or may lead to any."""
+    to = _end(transition)
+    return any(to is None or end is None or end == to for end in map(_end, others))
+
+
+def _end(transition: Transition) -> Hashable | None:
+    """None where it is whatever was said or answered."""
+    if isinstance(transition.to, Unset):
+        return None if getattr(transition.trigger, "response_key", None) is not None else value_key(True)
+    return None if captured_group(transition.to) is not None else value_key(transition.to)
+
+
+def _is_written_by_code(name: str, package: Package) -> bool:
+    parts: list[Tool | LifecycleTool | Hook] = [*package.tools, *package.lifecycle_tools, *package.hooks]
+    return any(name in names_written_alone(file) for file in dict.fromkeys(each.file for each in parts))
 
 
 def _is_answered(trigger: Trigger, answers: UIResponses, package: Package) -> bool:
@@ -121,4 +156,4 @@ def _is_answered(trigger: Trigger, answers: UIResponses, package: Package) -> bo
 
 
 def _only_responses(variable: Variable) -> bool:
-    return all(each.type == _UI_RESPONSE for each in _triggers(variable))
+    return all(each.trigger.type == _UI_RESPONSE for each in _transitions(variable))

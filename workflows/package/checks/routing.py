@@ -17,7 +17,7 @@ from workflows.package.checks.known import (
 from workflows.package.checks.pattern_ways import CHOICE, CHOOSING, TAKING_TURNS, pattern_ways
 from workflows.package.checks.settable import has_task_batches
 from workflows.package.findings import Findings
-from workflows.package.models import TERMINATE, USER, Package
+from workflows.package.models import TERMINATE, USER, Package, Rule
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,13 +56,19 @@ def check_routing(package: Package, findings: Findings, *, production: bool = Fa
     _check_pattern_decides(routing, findings)
 
 
+def possible_speakers(package: Package, certain: CertainRules) -> frozenset[str]:
+    """Who may ever speak; agents of task batches are reached by no rule."""
+    return _routing(package, certain).reached
+
+
 def _routing(package: Package, certain: CertainRules) -> _Routing:
     rules: dict[str, list[int]] = {}
     for index, rule in enumerate(package.rules):
         if index not in certain.never:
             rules.setdefault(rule.source, []).append(index)
     applying = {source: tuple(_applying(package, indices, certain.always)) for source, indices in rules.items()}
-    by_pattern = pattern_ways(package, applying, certain.always)
+    decided = [index for index in certain.always if not _lets_speak(package.rules[index])]
+    by_pattern = pattern_ways(package, applying, frozenset(decided))
     targets = {source: [package.rules[index].target for index in indices] for source, indices in applying.items()}
     ways = {
         source: tuple(dict.fromkeys((*targets.get(source, ()), *by_pattern.get(source, ()))))
@@ -78,15 +84,26 @@ def _applying(package: Package, indices: list[int], always: frozenset[int]) -> l
     rules = package.rules
     judged = [index for index in indices if rules[index].judged is not None]
     plain = [index for index in indices if rules[index].judged is None]
-    asked = [index for index in plain if rules[index].scope == "pre"]
+    before = _up_to_winner([index for index in plain if rules[index].scope == "pre"], always)
     after = [index for index in plain if rules[index].scope == "post"]
-    if package.orchestrator.pattern == "ag2_network":
-        asked += after
-    else:
-        asked += [index for index in after if rules[index].condition is not None]
-        asked += [index for index in after if rules[index].condition is None][-1:]
+    if package.orchestrator.pattern != "ag2_network":
+        fallbacks = [index for index in after if rules[index].condition is None]
+        after = [*(index for index in after if rules[index].condition is not None), *fallbacks[-1:]]
+    if before and before[-1] in always and not _lets_speak(rules[before[-1]]):
+        return sorted([*judged, *before])
+    # One that leads back to its own agent changes nothing but that no later one is asked.
+    before = [index for index in before if index not in always or rules[index].target == USER]
+    return sorted([*judged, *before, *_up_to_winner(after, always)])
+
+
+def _lets_speak(rule: Rule) -> bool:
+    """Whether its agent speaks after all when this rule of scope pre holds: at once, or once the user has answered."""
+    return rule.scope == "pre" and rule.target in (rule.source, USER)
+
+
+def _up_to_winner(asked: list[int], always: frozenset[int]) -> list[int]:
     winner = next((number for number, index in enumerate(asked) if index in always), len(asked))
-    return sorted([*judged, *asked[: winner + 1]])
+    return asked[: winner + 1]
 
 
 def _check_start(routing: _Routing, findings: Findings) -> None:

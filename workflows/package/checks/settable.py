@@ -1,6 +1,7 @@
 """What nothing can ever set: variables that keep their default for the whole of every run."""
 
 from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from typing import Any
 
 from workflows.package.checks.conditions import named_variables
@@ -17,12 +18,14 @@ from workflows.package.checks.known import (
 from workflows.package.findings import Findings
 from workflows.package.models import Package, Variable
 from workflows.package.raw.files import SUFFIXES
+from workflows.package.reading.parsed_code import read_code
 from workflows.package.sources import ComputedSource, StateSource, StaticSource
 
 
-def check_settable(package: Package, findings: Findings) -> None:
-    """Only what a condition names: a variable may as well be a note to whoever reads the context afterwards."""
-    unset = never_set(package, findings)
+def check_settable(package: Package, findings: Findings, *, explained: AbstractSet[str] = frozenset()) -> None:
+    """Only what a condition names: a variable may as well be a note to whoever reads the context afterwards.
+    `explained`: names of rules that are reported because of this."""
+    unset = never_set(package, findings) - explained
     named = {name for rule in package.rules for name in named_variables(rule)} if unset else set()
     for name in (each for each in package.variables if each in unset & named):
         kept = shown(package.variables[name].default)
@@ -34,8 +37,11 @@ def check_settable(package: Package, findings: Findings) -> None:
 
 
 def may_be_coded(package: Package, findings: Findings) -> bool:
-    """Whether code may write any variable; what was refused may have been such code."""
-    if package.tools or package.lifecycle_tools or package.hooks or has_task_batches(package):
+    """Whether code may write any variable; what was refused may have been such code. A tool that is never given the
+    context writes none."""
+    if package.lifecycle_tools or package.hooks or has_task_batches(package):
+        return True
+    if any(tool.function not in read_code(tool.file).plain for tool in package.tools):
         return True
     return misread(findings, tools_file(package), hooks_file(package))
 
@@ -66,8 +72,8 @@ def constants(package: Package, findings: Findings) -> Mapping[str, Any]:
 
 def _has_no_writer(variable: Variable) -> bool:
     match variable.source:
-        case StateSource(transitions=transitions):
-            return not transitions
+        case StateSource(transitions=transitions, persist_key=key):
+            return not transitions and key is None  # an earlier version of the package may have left a value
         case ComputedSource(computation=computation):
             return computation is None
         case _:

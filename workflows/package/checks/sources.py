@@ -8,6 +8,7 @@ from workflows.package.checks.graph import circles
 from workflows.package.checks.known import KEY_FACTS, known_names, listed, variable_place, variables_file
 from workflows.package.findings import Findings, Level
 from workflows.package.models import Package, Variable
+from workflows.package.reading.computed_source import NO_FUNCTION
 from workflows.package.sources import ComputedSource, DatabaseSource, EntitySource, ExternalSource
 
 
@@ -95,6 +96,8 @@ def _check_computed(package: Package, findings: Findings) -> None:
                 inputs[name] = used.keys()
             for missing in (each for each in used if each not in known):
                 message = f"is computed from {missing}, which is neither a variable nor an input; define it"
+                if missing == variable.source.computation:
+                    message += f"; {NO_FUNCTION}"
                 _say(findings, package, name, "warning", "undefined_variable", message)
     for circle in circles({name: [each for each in used if each in inputs] for name, used in inputs.items()}):
         message = f"{listed(circle)} are computed from each other"

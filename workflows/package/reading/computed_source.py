@@ -7,13 +7,18 @@ from workflows.package.reading.section import Section
 from workflows.package.reading.write_targets import read_write_target
 from workflows.package.sources import ComputedSource, WriteTarget
 
+NO_FUNCTION = (
+    "if it is a function: a computation is a JMESPath expression over its inputs, such as sum([a, b]), and calls none"
+    " of the package; let a tool or a lifecycle tool compute the value and set it"
+)
+
 
 def read_computed(source: Section) -> ComputedSource:
     """`persist_to` may name another variable: whoever has read them all resolves that."""
     computation = read_expression(source, "computation")
     inputs = _inputs(source)
     if computation is not None:
-        inputs = _complete(source, inputs, names_of(computation))
+        inputs = _complete(source, inputs, names_of(computation), bare=computation.strip())
     return ComputedSource(computation, inputs, _persist_to(source))
 
 
@@ -29,14 +34,16 @@ def _inputs(source: Section) -> Mapping[str, str]:
     return pairs
 
 
-def _complete(source: Section, inputs: Mapping[str, str], names: frozenset[str]) -> Mapping[str, str]:
+def _complete(source: Section, inputs: Mapping[str, str], names: frozenset[str], *, bare: str) -> Mapping[str, str]:
     named = names - {WHOLE_INPUT}
     if not inputs:
         if WHOLE_INPUT in names:
             source.error("missing_field", "inputs", "is needed, since the expression takes all of its input as @")
         return {name: name for name in sorted(named)}
     missing = sorted(named - set(inputs))
-    if missing:
+    if missing == [bare]:
+        source.error("unknown_input", "computation", f"{bare} is none of its inputs: add it there; {NO_FUNCTION}")
+    elif missing:
         message = f"looks at {', '.join(missing)}, which inputs does not name; add it there"
         source.error("unknown_input", "computation", message)
     return inputs

@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from workflows.package.reading.plain_functions import plain_functions
+
 MAX_CODE_BYTES = 1024 * 1024
 KEPT_FILES = 2048
 ANY_NAME = "*"  # what `from x import *` defines: known only to who imports it
@@ -59,13 +61,14 @@ class Code:
     """`names` are what the module defines at its top; `fault` says why it cannot be parsed.
 
     `extends_path`: it says itself where else Python looks for modules. `ui_tools`: what it asks people for, as far as
-    the names stand there."""
+    the names stand there. `plain`: functions that can never be given the context."""
 
     names: frozenset[str] = frozenset()
     imports: tuple[Import, ...] = ()
     fault: str | None = None
     extends_path: bool = False
     ui_tools: frozenset[str] = frozenset()
+    plain: frozenset[str] = frozenset()
 
     def defines(self, name: str) -> bool:
         return name in self.names or ANY_NAME in self.names
@@ -112,18 +115,26 @@ def _parse(content: bytes) -> Code:
     except (ValueError, RecursionError, MemoryError) as error:
         return Code(fault=str(error) if isinstance(error, ValueError) else "it is nested too deeply")
     names: set[str] = set()
+    defined: list[tuple[ast.stmt, frozenset[str]]] = []
     imports: dict[tuple[str, bool], bool] = {}
     calls = any(each.encode() in content for each in _IMPORTING_CALLS)  # expressions are far more than statements
     for statement, top, at_load in _statements(tree):
         if top:
-            names.update(_defined(statement))
+            defined.append((statement, frozenset(_defined(statement))))
+            names.update(defined[-1][1])
         named = [(module, False) for module in _imported(statement)]
         named += _imported_by_calls(statement) if calls else []
         for each in named:
             imports[each] = imports.get(each, False) or at_load
     found = tuple(Import(module, at_load, called) for (module, called), at_load in imports.items())
     asked = frozenset(_ui_tools(tree)) if b"use_ui_tool" in content else frozenset()
-    return Code(frozenset(names), found, extends_path=b"sys.path" in content, ui_tools=asked)
+    return Code(
+        frozenset(names),
+        found,
+        extends_path=b"sys.path" in content,
+        ui_tools=asked,
+        plain=frozenset() if ANY_NAME in names else plain_functions(defined),
+    )
 
 
 def _ui_tools(tree: ast.Module) -> Iterator[str]:

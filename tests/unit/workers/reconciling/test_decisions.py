@@ -58,6 +58,20 @@ def test_runs_are_added_up_by_what_the_counter_shows() -> None:
     ]
 
 
+def test_stranded_runs_are_added_up_apart() -> None:
+    """And the others as an older version adds them up, into the same roll-ups."""
+    plain = {"app_id": "a", "workflow": "W", "trigger": {"type": "api"}, "outcome": {"kind": "no_transition"}}
+    stranded = {**plain, "outcome": {"kind": "no_transition", "stranded": True}}
+
+    operations = additions([plain, stranded, stranded])
+
+    key = {"app": "a", "workflow": "W", "trigger": "api", "outcome": "no_transition"}
+    assert [(each._filter["_id"], each._doc) for each in operations] == [
+        (key, {"$inc": {"count": 1}}),
+        ({**key, "stranded": True}, {"$inc": {"count": 2}}),
+    ]
+
+
 def test_every_series_is_there_from_the_start() -> None:
     registry = CollectorRegistry()
     ReconcileMetrics(registry)

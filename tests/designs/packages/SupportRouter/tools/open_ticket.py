@@ -1,5 +1,5 @@
-from workflows.tools import set_context_variable
+from workflows.tools import ContextVariables, set_context_variable
 
 
-async def open_ticket(context_variables):
+async def open_ticket(context_variables: ContextVariables) -> None:
     set_context_variable(context_variables, "trail", ["open_ticket"])

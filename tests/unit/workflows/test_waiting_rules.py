@@ -1,0 +1,348 @@
+"""Rules that wait for ever: what is certain never to hold is found, and nothing that may hold is."""
+
+import asyncio
+import tempfile
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.unit.workflows.chats import Chat, built
+from tests.unit.workflows.normal_form import (
+    H,
+    Said,
+    agents,
+    found,
+    found_after_an_error,
+    messages,
+    package,
+    rules,
+    tool,
+)
+from tests.unit.workflows.packages import write_tool
+from workflows.context.conditions import compile_condition
+from workflows.context.observers.agent_text import AgentText
+from workflows.context.observers.user_text import UserText
+from workflows.context.observing import UNSET, Transition
+from workflows.package.checks.waiting_rules import waiting_rules
+from workflows.package.findings import Findings
+from workflows.package.models import Hook, LifecycleTool, Limits, Package, Pattern, Rule, Variable
+from workflows.package.sources import (
+    ComputedSource,
+    DatabaseSource,
+    EnvSource,
+    RuntimeSource,
+    Source,
+    StateSource,
+    StaticSource,
+)
+
+WAITS = ("warning", "waits_for_ever", H, "handoff_rules[0]")
+DB = DatabaseSource("d", "c", {"app_id": "{{app_id}}"}, ("f",))
+CODE: list[dict[str, Any]] = [
+    {"tools": (tool("save"),)},
+    {"hooks": (Hook("update_agent_state", "A", Path("h.py"), "h"),)},
+    {"lifecycle_tools": (LifecycleTool("before_chat", None, Path("t.py"), "t"),)},
+]
+
+
+def says(agent: str, word: str = "NEXT", to: Any = UNSET, from_: Any = UNSET) -> Transition:
+    return Transition(AgentText(agent, equals=word), to=to, from_=from_)
+
+
+def user_says(to: Any) -> Transition:
+    return Transition(UserText(AgentText("user", equals="yes")), to=to)
+
+
+def variable(name: str, source: Source, default: Any = None, **more: Any) -> Variable:
+    return Variable(name, more.pop("type", "string"), source, default, **more)
+
+
+def conditional(condition: str, *declared: Variable, **parts: Any) -> Package:
+    given = {"rules": rules(f"A > B if {condition}", "A > B", "B > terminate"), **parts}
+    return package(variables={each.name: each for each in declared}, **given)
+
+
+def waiting(checked: Package) -> list[Said]:
+    return [each for each in found(checked) if each[1] == "waits_for_ever"]
+
+
+def state(*transitions: Transition, default: Any = "new", name: str = "v", **more: Any) -> Variable:
+    return variable(name, StateSource(transitions), default, **more)
+
+
+PLAN = variable("plan", StaticSource(), "free")
+STEP_TRANSITIONS = (says("A", to="b"), says("B", to="c", from_="b"), says("B", to="z", from_="y"))
+STEP = state(*STEP_TRANSITIONS)
+
+NEVER = [
+    conditional("False"),
+    conditional("1 > 2 or 'a' == 'b'"),
+    conditional("${no}"),
+    conditional("${no} == 'a'"),
+    conditional("${no.part} == 1 and ${run_id}"),
+    conditional("${no} > 0"),
+    conditional("len(${no}) >= 0"),
+    conditional("${plan} == 'pro'", PLAN),
+    conditional("${plan} != 'free'", PLAN),
+    conditional("not ${plan}", PLAN),
+    conditional("${v} == 'done'", state()),
+    conditional("${v}", variable("v", ComputedSource())),
+    conditional("${v} == 'gone'", STEP),
+    conditional("${v} == 'z'", STEP),  # its transition starts where none leads
+    conditional("${v} in ['x', 'y']", STEP),
+    conditional("${v} > 5", STEP),
+    conditional("${v} == 'gone' or ${v} == 'lost'", STEP),
+    conditional("${v} == 'b' and ${plan} == 'pro'", STEP, PLAN),
+    conditional("${v} == 'b' and ${v} == 'c'", STEP),
+    conditional("${v} == 'true'", state(says("A"), default=False, type="string")),  # what it becomes is no text
+    conditional("${app_id} == 'a' and ${app_id} == 'b'"),
+    conditional("1 == ${n} and ${run_id} and ${n} == true", variable("n", RuntimeSource())),
+    conditional("${v} == 'yes'", state(user_says("yes"))),
+    conditional("${kind} == 'car'", orchestrator={"inputs": {"kind": {"enum": ["bus", "tram"]}}}),
+    conditional("${v} == 'gone'", state(enum=("new", "done")), **CODE[0]),
+    # B would speak only after this rule, and only B says what it waits for
+    package(
+        variables={"v": state(says("B", to="go"))},
+        rules=rules("A > B if ${v} == 'go'", "A > terminate", "B > terminate"),
+    ),
+    package(
+        agents=agents("A", "B", "C"),
+        variables={"v": state(says("C", to="go"))},
+        rules=rules("A > B if ${v} == 'go'", "A > B", "B > terminate"),
+    ),
+    package(rules=(*rules("user > A if ${no} == 1"), *rules("A > B", "B > terminate"))),
+    package(rules=(*rules("A > B if ${no} == 1", scope="pre"), *rules("A > B", "B > terminate"))),
+]
+
+MAY_HOLD = [
+    conditional("${no} == 1", **CODE[0]),
+    conditional("${no} == 1", **CODE[1]),
+    conditional("${no} == 1", **CODE[2]),
+    conditional("${plan} == 'pro'", PLAN, **CODE[0]),
+    conditional("${v} == 'gone'", STEP, **CODE[0]),
+    conditional("${v} == 'done'", state(enum=("new", "done")), **CODE[0]),
+    conditional("not ${no}"),
+    conditional("${no} != 1"),
+    conditional("${no} == null"),
+    conditional("${no} == 1 or ${run_id}"),
+    conditional("not (${no} and ${run_id})"),
+    conditional("${plan} == 'free'", PLAN),
+    conditional("${v} == 'b'", STEP),
+    conditional("${v} == 'c'", STEP),
+    conditional("${v} == null", STEP),
+    conditional("${v} == 'new' and ${v} != 'b'", STEP),
+    conditional("${v} == 'b' or ${v} == 'c'", STEP),
+    conditional("${v} == true", state(says("A"), default=False, type="boolean")),
+    conditional("${v} == 'anything'", state(Transition(AgentText("A", regex="x(.*)", groups=1), to="$1"))),
+    conditional("${v} == 'yes'", state(user_says("yes")), orchestrator={"human_in_the_loop": True}),
+    # An earlier version of the package may have left another value.
+    conditional("${v} == 'old'", variable("v", StateSource(STEP_TRANSITIONS, "user_id"), "new")),
+    conditional("${v} == 'old'", variable("v", StateSource((), "none"), "new")),
+    conditional("${v} == 'gone'", STEP, orchestrator={"inputs": {"v": {}}}),
+    conditional("${v} == 'pro'", PLAN, variable("v", ComputedSource("w", {"w": "plan"}))),
+    conditional("${v} == 'pro'", variable("v", DB)),
+    conditional("${v} == 'pro'", variable("v", RuntimeSource())),
+    conditional("${v} == 'pro'", variable("v", EnvSource("V"))),  # vanishes_in_production reports it
+    conditional("${context_aware} and ${app_id} == 'x'"),
+    conditional("${app_id} == 1 and ${app_id} == 1.0"),
+    conditional("${a} == 1 and ${b} == 2", variable("a", RuntimeSource()), variable("b", RuntimeSource())),
+    conditional("(${a} == 1 or ${a} == 2) and ${a} == 2", variable("a", RuntimeSource())),
+    conditional("${kind} == 'bus' or ${kind} == null", orchestrator={"inputs": {"kind": {"enum": ["bus", "tram"]}}}),
+    conditional("${kind} == 'car'", orchestrator={"inputs": {"kind": {}}}),
+    package(
+        agents=agents("A", "B", "C"),
+        variables={"v": state(says("C", to="go"))},
+        rules=(
+            *rules("A > B if ${v} == 'go'", "A > B", "B > terminate"),
+            Rule("A", "C", judged="C is wanted", place="handoff_rules[3]"),
+        ),
+    ),
+    package(
+        variables={"v": state(says("B", to="go"))},
+        rules=rules("A > B if ${v} == 'go'"),
+        orchestrator={"pattern": "AutoPattern"},
+    ),
+]
+
+
+@pytest.mark.parametrize("checked", NEVER)
+def test_a_condition_that_nothing_can_make_true_is_found(checked: Package) -> None:
+    assert waiting(checked) == [WAITS]
+
+
+@pytest.mark.parametrize("checked", MAY_HOLD)
+def test_a_condition_that_may_hold_is_no_finding(checked: Package) -> None:
+    assert waiting(checked) == []
+
+
+@pytest.mark.parametrize(
+    "file", [H, "agents.yaml", "context_variables.json", "orchestrator.yaml", "tools.yaml", "hooks"]
+)
+def test_what_was_refused_may_have_made_it_true(file: str) -> None:
+    told = found_after_an_error(conditional("${no} == 1"), file)
+    assert [each for each in told if each[1] == "waits_for_ever"] == []
+
+
+def test_batches_of_tasks_may_make_it_true(tmp_path: Path) -> None:
+    (tmp_path / "extended_orchestration").mkdir()
+    (tmp_path / "extended_orchestration" / "task_batches.yaml").touch()
+
+    assert waiting(conditional("${no} == 1", folder=tmp_path)) == []
+
+
+@pytest.mark.parametrize(
+    ("code", "waits"),
+    [
+        ("def save(order: str) -> str: return order", True),
+        ("def save(order: str, context_variables) -> str: return order", False),
+        ("def save(order: str, **runtime) -> str: return order", False),
+    ],
+)
+def test_a_tool_that_is_not_given_the_context_makes_nothing_true(tmp_path: Path, code: str, waits: bool) -> None:
+    checked = conditional(
+        "${v} == 'gone'", STEP, tools=(replace(tool("save"), file=write_tool(tmp_path, "save.py", code)),)
+    )
+
+    assert waiting(checked) == [WAITS] * waits
+
+
+@pytest.mark.parametrize(
+    ("checked", "message"),
+    [
+        (conditional("${no} == 1"), "nothing sets no; declare it as a variable or an input"),
+        (
+            conditional("${v} == 1", state(default=None)),
+            "nothing ever sets v: it keeps its default None;"
+            " correct it, or let a transition, a computation or a tool set what it needs",
+        ),
+        (
+            conditional("${run_id} and ${plan} == 'pro'", PLAN),
+            "plan is always 'free'; correct it, or let a transition, a computation or a tool set what it needs",
+        ),
+        (
+            conditional("${v} == 'gone' or ${v} == 'lost'", STEP),
+            "v is only ever 'new' or 'b' or 'c';"
+            " correct it, or let a transition, a computation or a tool set what it needs",
+        ),
+        (
+            conditional("${v} == 'yes'", state(user_says("yes"))),
+            "v is only ever 'new': none of its transitions can fire;"
+            " correct it, or let a transition, a computation or a tool set what it needs",
+        ),
+        (conditional("${v} == 'b' and ${v} == 'c'", STEP), "v would have to be 'b' and 'c' at once; correct it"),
+        (conditional("False"), "it compares nothing that a run sets; correct it, or remove the rule"),
+        (
+            conditional("${v} == 'x'", state(enum=("a", "b")), **CODE[0]),
+            "the enum of v allows only 'a' or 'b';"
+            " correct it, or let a transition, a computation or a tool set what it needs",
+        ),
+    ],
+)
+def test_why_it_never_holds_is_said(checked: Package, message: str) -> None:
+    assert messages(checked, "waits_for_ever") == [f"this condition never holds: {message}"]
+
+
+def test_one_cause_is_reported_once() -> None:
+    """At the rule, and not once more as an undefined name, an orphan state of the rule or one of the variable."""
+    checked = conditional("${no} == 1 and ${w} == 1", state(says("A", to="b")), state(name="w"))
+    also_there = conditional("${no} == 1", rules=rules("A > B if ${no} == 1", "A > B if not ${no}", "B > terminate"))
+
+    of_another = conditional("${w} == 1 and not ${no}", state(name="w"))
+
+    assert found(checked) == [WAITS]
+    assert [each[1] for each in found(of_another)] == ["waits_for_ever", "undefined_variable"]
+    assert sorted(each[1] for each in found(also_there)) == [
+        "undefined_variable",
+        "undefined_variable",
+        "waits_for_ever",
+    ]
+
+
+def test_production_changes_nothing_of_it() -> None:
+    checked = conditional("${v} == 'pro' and ${plan} == 'free'", PLAN, variable("v", EnvSource("V")))
+    assert [each for each in found(checked, production=True) if each[1] == "waits_for_ever"] == []
+
+
+def test_large_packages_are_checked_in_time() -> None:
+    """A chain of agents, each of which unlocks the next one; many rules over many values."""
+    names = [f"a{number}" for number in range(150)]
+    chain = {f"v{number}": state(says(name, to="go"), name=f"v{number}") for number, name in enumerate(names[:-1])}
+    steps = [f"{one} > {two} if ${{v{number}}} == 'go'" for number, (one, two) in enumerate(pairwise(names))]
+    states = [says(names[0], to=str(number), from_=str(number - 1)) for number in range(1, 190)]
+    many = [f"{names[0]} > terminate if ${{w}} == 'x{number}'" for number in range(300)]
+    checked = package(
+        agents=agents(*names),
+        variables={**chain, "w": state(*states, default="0", name="w")},
+        rules=rules(*steps, *many),
+        orchestrator={"initial_agent": names[0]},
+    )
+
+    assert len(waiting_rules(checked, Findings()).reasons) == 300
+
+
+NAMES = "ABC"
+sources = st.lists(
+    st.builds(
+        says,
+        st.sampled_from(NAMES),
+        st.sampled_from(["on", "off"]),
+        st.sampled_from([UNSET, "x", "y", True]),
+        st.sampled_from([UNSET, UNSET, "x", False]),
+    ),
+    max_size=3,
+)
+declared = st.fixed_dictionaries(dict.fromkeys("vw", sources))
+terms = st.sampled_from(
+    [
+        "${v} == 'x'",
+        "${v} == 'y'",
+        "${w} == true",
+        "${w}",
+        "not ${v}",
+        "${v} != ${w}",
+        "${w} in ['x', 'y']",
+        "${no} == 1",
+    ]
+)
+conditions = terms | st.builds("{} and {}".format, terms, terms) | st.builds("not ({} or {})".format, terms, terms)
+table = st.lists(
+    st.builds(
+        Rule,
+        source=st.sampled_from(NAMES),
+        target=st.sampled_from([*NAMES, "terminate"]),
+        condition=conditions | st.none(),
+        scope=st.sampled_from(["pre", "post"]),
+    ),
+    max_size=8,
+)
+texts = st.fixed_dictionaries(
+    {name: st.lists(st.sampled_from([{"text": "on"}, {"text": "off"}]), max_size=6) for name in NAMES}
+)
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.sampled_from(get_args(Pattern)), table, declared, texts)
+def test_no_rule_that_waits_for_ever_holds_in_any_chat(
+    pattern: Pattern, written: list[Rule], transitions: dict[str, list[Transition]], said: dict[str, Any]
+) -> None:
+    checked = package(
+        agents=agents(*NAMES),
+        rules=tuple(written),
+        variables={name: state(*each, name=name, default=False) for name, each in transitions.items()},
+        orchestrator={"limits": Limits(max_turns=8), "pattern": pattern},
+    )
+    never = [
+        compile_condition(checked.rules[index].condition or "") for index in waiting_rules(checked, Findings()).reasons
+    ]
+    script = {"answers": said, "default": {"text": "on"}}
+    with tempfile.TemporaryDirectory() as folder:
+        chat = Chat(built(checked, script, Path(folder) / "p"), {"v": False, "w": False})
+        _, kept = asyncio.run(chat.run())
+
+    contexts = [{"v": False, "w": False}, *(kept.context(number) for number in range(1, len(kept.turns) + 1))]
+    assert [(each.text, context) for each in never for context in contexts if each.holds(context)] == []

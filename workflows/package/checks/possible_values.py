@@ -1,0 +1,152 @@
+"""Possible values: what a name may be in a run, as far as the package alone tells."""
+
+from collections import deque
+from collections.abc import Collection, Hashable, Mapping
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from typing import Any
+
+from workflows.context.conditions import prefixes
+from workflows.context.fitting import fitted
+from workflows.context.observing import Transition, Unset, captured_group
+from workflows.context.value_types import value_key
+from workflows.package.checks.known import (
+    BASE_NAMES,
+    known_names,
+    misread,
+    orchestrator_file,
+    shown,
+    variables_file,
+)
+from workflows.package.checks.settable import constants, may_be_coded
+from workflows.package.findings import Findings
+from workflows.package.models import Package, Variable
+from workflows.package.sources import StateSource, StaticSource
+
+MAX_SHOWN = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Domain:
+    """All values that a name may have; `fact` says so in words, and `is_declared` whether it is declared at all."""
+
+    values: tuple[Any, ...]
+    fact: str
+    is_declared: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class KnownValues:
+    """`domains` by name: one that is not among them may be anything. `known`: names that the package or the run has.
+    `open`: code may set any other name, or what sets it was refused."""
+
+    domains: Mapping[str, Domain]
+    known: AbstractSet[str]
+    open: bool
+
+    def owner(self, written: str) -> tuple[str, Domain] | None:
+        """The name that `${a.b}` is looked up by, with what it may be; None where it may be anything."""
+        names = [name for name in prefixes(written) if name in self.known]
+        if not names:
+            return None if self.open else (written, Domain((), f"nothing sets {written}", is_declared=False))
+        return (names[0], self.domains[names[0]]) if len(names) == 1 and names[0] in self.domains else None
+
+
+class PossibleValues:
+    """Of names whose values the package alone decides. Code may write anything, but for what an `enum` says."""
+
+    def __init__(self, package: Package, findings: Findings) -> None:
+        self._package = package
+        self._known = known_names(package)
+        self._coded = may_be_coded(package, findings)
+        self._unreadable = misread(findings, variables_file(package), orchestrator_file(package))
+        self._fixed = {name: self._kept(name) for name in constants(package, findings)}
+
+    def given(self, speakers: Collection[str]) -> KnownValues:
+        """While these agents may speak, and no other."""
+        if self._unreadable:
+            return KnownValues({}, self._known, open=True)
+        states = {
+            name: domain
+            for name, variable in self._package.variables.items()
+            if name not in self._fixed and (domain := self._state(variable, speakers)) is not None
+        }
+        return KnownValues({**self._inputs(), **self._fixed, **states}, self._known, open=self._coded)
+
+    def _kept(self, name: str) -> Domain:
+        variable = self._package.variables[name]
+        kept = shown(variable.default)
+        if isinstance(variable.source, StaticSource):
+            return Domain((variable.default,), f"{name} is always {kept}")
+        return Domain((variable.default,), f"nothing ever sets {name}: it keeps its default {kept}")
+
+    def _inputs(self) -> Mapping[str, Domain]:
+        if self._coded:
+            return {}
+        only = set(self._package.orchestrator.inputs) - set(self._package.variables) - BASE_NAMES
+        enums = {name: self._package.orchestrator.inputs[name].get("enum") for name in only}
+        return {
+            name: Domain((*enum, self._package.orchestrator.inputs[name].get("default")), _allows(name, enum))
+            for name, enum in enums.items()
+            if isinstance(enum, list) and enum
+        }
+
+    def _state(self, variable: Variable, speakers: Collection[str]) -> Domain | None:
+        name, source = variable.name, variable.source
+        if not isinstance(source, StateSource) or name in self._package.orchestrator.inputs or name in BASE_NAMES:
+            return None
+        if self._coded:
+            values = (*variable.enum, variable.default, None)
+            return Domain(values, _allows(name, variable.enum)) if variable.enum else None
+        if source.persist_key is not None:
+            return None  # an earlier version of the package may have left another value
+        firing = [each for each in source.transitions if self._can_fire(each, speakers)]
+        states = _entered(variable, firing)
+        if states is None:
+            return None
+        fact = f"{name} is only ever {_listed(states)}"
+        # Any variable may be null for a while, as where its value had to be hidden.
+        return Domain((*states, None), fact if firing else f"{fact}: none of its transitions can fire")
+
+    def _can_fire(self, transition: Transition, speakers: Collection[str]) -> bool:
+        """An agent that does not exist is an error of its own."""
+        trigger = transition.trigger
+        if trigger.type == "user_text":
+            return self._package.orchestrator.human_in_the_loop
+        agent = getattr(trigger, "agent", None)
+        return agent not in self._package.agents or agent in speakers
+
+
+def _entered(variable: Variable, transitions: Collection[Transition]) -> list[Any] | None:
+    """The default and what transitions lead to from there; None where one takes whatever is said or answered."""
+    from_here: dict[Hashable, list[Any]] = {}
+    waiting = deque([variable.default])
+    for each in transitions:
+        if captured_group(each.to) is not None:
+            return None
+        to = each.to
+        if isinstance(to, Unset):
+            if getattr(each.trigger, "response_key", None) is not None:
+                return None
+            to = fitted(True, variable.type)  # what a trigger says of itself
+        if isinstance(each.from_, Unset):
+            waiting.append(to)
+        else:
+            from_here.setdefault(value_key(each.from_), []).append(to)
+    entered: dict[Hashable, Any] = {}
+    while waiting:
+        value = waiting.popleft()
+        key = value_key(value)
+        if key not in entered:
+            entered[key] = value
+            waiting.extend(from_here.get(key, ()))
+    return list(entered.values())
+
+
+def _allows(name: str, values: Collection[Any]) -> str:
+    return f"the enum of {name} allows only {_listed(list(values))}"
+
+
+def _listed(values: list[Any]) -> str:
+    words = [shown(value) for value in values[:MAX_SHOWN]]
+    return " or ".join([*words, f"{len(values) - MAX_SHOWN} more"] if len(values) > MAX_SHOWN else words)

@@ -1,0 +1,153 @@
+"""Rules that wait for ever: those whose condition nothing can make true in any run.
+
+An agent may speak if rules that can hold lead to it; a transition may fire if its agent may speak; a rule can hold if
+one of the values that its names may have makes it true. Begun with no condition that holds, this is repeated until
+nothing is added, so that two which wait for each other are found as well. A rule over an environment variable is left
+out: it may hold outside production, and `vanishes_in_production` reports it.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from itertools import product
+from math import prod
+from typing import Any
+
+from workflows.context.comparing import same
+from workflows.context.conditions import Part, alternatives
+from workflows.package.checks.certain_rules import CertainRules, certain_rules
+from workflows.package.checks.conditions import compiled, named_variables
+from workflows.package.checks.known import agents_file, misread, routing_file, rule_place, shown
+from workflows.package.checks.possible_values import Domain, KnownValues, PossibleValues
+from workflows.package.checks.routing import possible_speakers
+from workflows.package.findings import Findings
+from workflows.package.models import Package
+
+MAX_ROUNDS = 200  # each adds an agent that may speak; a longer chain is not looked into
+MAX_COMBINATIONS = 200  # of values that one rule is tried with
+
+Ways = tuple[tuple[Part, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """Why a way never holds: a fact about `name`, and what to do."""
+
+    name: str
+    fact: str
+    remedy: str
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingRules:
+    """`reasons` by the index of the rule in the package; none where the condition names nothing."""
+
+    package: Package
+    reasons: Mapping[int, tuple[Reason, ...]] = field(default_factory=dict)
+
+    def names(self) -> frozenset[str]:
+        """Names that the reasons are about."""
+        return frozenset(reason.name for reasons in self.reasons.values() for reason in reasons)
+
+    def own_names(self) -> frozenset[str]:
+        """Those of them that no other rule depends on."""
+        others = (rule for index, rule in enumerate(self.package.rules) if index not in self.reasons)
+        return self.names().difference(*map(named_variables, others))
+
+
+def waiting_rules(package: Package, findings: Findings) -> WaitingRules:
+    if misread(findings, routing_file(package), agents_file(package)):
+        return WaitingRules(package)  # what a rule waits for may be in what was refused
+    ways = {
+        index: _ways(rule.condition or "") for index, rule in enumerate(package.rules) if compiled(rule) is not None
+    }
+    always = certain_rules(package, findings, production=False).always
+    possible_values = PossibleValues(package, findings)
+    never = set(ways)
+    sizes: dict[int, list[int]] = {}
+    for _ in range(MAX_ROUNDS):
+        values = possible_values.given(possible_speakers(package, CertainRules(always, frozenset(never))))
+        before, sizes = sizes, {index: _sizes(ways[index], values) for index in never}
+        changed = [index for index in never if before.get(index) != sizes[index]]
+        possible = {index for index in changed if any(_can_hold(way, values) for way in ways[index])}
+        if not possible:
+            return WaitingRules(package, {index: tuple(_reasons(ways[index], values)) for index in sorted(never)})
+        never -= possible
+    return WaitingRules(package)
+
+
+def check_waiting_rules(waiting: WaitingRules, findings: Findings) -> None:
+    package = waiting.package
+    for index, reasons in waiting.reasons.items():
+        facts = dict.fromkeys(each.fact for each in reasons) or ("it compares nothing that a run sets",)
+        remedies = dict.fromkeys(each.remedy for each in reasons) or ("correct it, or remove the rule",)
+        message = f"this condition never holds: {' and '.join(facts)}; {', or '.join(remedies)}"
+        findings.add("warning", "waits_for_ever", routing_file(package), rule_place(package, index), message)
+
+
+_ways = lru_cache(maxsize=4096)(alternatives)
+
+
+def _sizes(ways: Ways, values: KnownValues) -> list[int]:
+    """They grow when the names of a rule have more values than before."""
+    return [len(domain.values) for way in ways for domain in _known(way, values).values()]
+
+
+def _can_hold(way: Sequence[Part], values: KnownValues) -> bool:
+    if _contradiction(way) is not None:
+        return False
+    decided = _decided(way, values)
+    together = _holds_for_some(decided, values)
+    if together is None:
+        return all(_holds_for_some([part], values) is not False for part in decided)
+    return together
+
+
+def _decided(way: Sequence[Part], values: KnownValues) -> list[Part]:
+    """The parts that name nothing of which any value is possible."""
+    return [part for part in way if all(values.owner(name) for name in part.condition.names)]
+
+
+def _holds_for_some(parts: Sequence[Part], values: KnownValues) -> bool | None:
+    """None where there are too many values to try."""
+    known = {name: domain.values for name, domain in _known(parts, values).items() if domain.is_declared}
+    if prod(map(len, known.values())) > MAX_COMBINATIONS:
+        return None
+    return any(
+        all(part.condition.holds(dict(zip(known, combination, strict=True))) for part in parts)
+        for combination in product(*known.values())
+    )
+
+
+def _known(parts: Sequence[Part], values: KnownValues) -> dict[str, Domain]:
+    owners = (values.owner(name) for part in parts for name in sorted(part.condition.names))
+    return dict(owner for owner in owners if owner is not None)
+
+
+def _contradiction(way: Sequence[Part]) -> tuple[str, Any, Any] | None:
+    needed: dict[str, Any] = {}
+    for part in way:
+        if part.equals is not None:
+            name, value = part.equals
+            if not same(needed.setdefault(name, value), value):
+                return name, needed[name], value
+    return None
+
+
+def _reasons(ways: Ways, values: KnownValues) -> Iterator[Reason]:
+    for way in ways:
+        contradiction = _contradiction(way)
+        if contradiction is not None:
+            name, one, other = contradiction
+            yield Reason(name, f"{name} would have to be {shown(one)} and {shown(other)} at once", "correct it")
+        else:
+            yield from _reasons_of_values(way, values)
+
+
+def _reasons_of_values(way: Sequence[Part], values: KnownValues) -> Iterator[Reason]:
+    """Where parts never hold by themselves, only of those."""
+    decided = _decided(way, values)
+    impossible = [part for part in decided if _holds_for_some([part], values) is False]
+    for name, domain in _known(impossible or decided, values).items():
+        remedy = "correct it, or let a transition, a computation or a tool set what it needs"
+        yield Reason(name, domain.fact, remedy if domain.is_declared else "declare it as a variable or an input")
