@@ -123,7 +123,7 @@ class PackageClient:
 
 
 class PackageDatabase:
-    """A database that is allowed: `database["orders"]`, `database.orders`, and the names of its collections."""
+    """A database that is allowed: its collections by index or attribute, and their names."""
 
     __slots__ = ("_access", "_name")
 
