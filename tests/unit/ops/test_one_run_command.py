@@ -129,11 +129,11 @@ async def act():
         (None, "DatabaseNotAllowedError: get_mongo_client gives no database here"),
         (
             "compat: {databases: [kb]}",
-            "DatabaseNotAllowedError: the database 'shop' is not allowed to packages, only kb",
+            "DatabaseNotAllowedError: the database 'shop' is not allowed to packages, only k",
         ),
         (
             "compat: {databases: [shop]}",
-            "DatabaseNotAllowedError: get_mongo_client has no server here: set UNATTENDED_",
+            "DatabaseNotAllowedError: get_mongo_client has no server here: set UNATTEND",
         ),
     ],
 )

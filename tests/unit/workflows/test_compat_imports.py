@@ -261,6 +261,29 @@ def test_an_installed_package_is_never_shadowed(tmp_path: Path, monkeypatch: pyt
             del sys.modules[each]
 
 
+def test_a_folder_with_an_init_file_is_served_too(tmp_path: Path) -> None:
+    write_tool(tmp_path / "P", "__init__.py", '"""Tools."""\n')
+    write_tool(tmp_path / "P", "near.py", "from core.core_config import get_mongo_client as z\n")
+    package = with_tool(tmp_path, "from logs.logging_config import get_core_logger\nfrom near import z as found")
+
+    assert codes(package) == []
+    assert loaded(package).found.__name__ == "get_mongo_client"
+    assert not list(tmp_path.rglob("__pycache__"))
+
+
+def test_a_folder_with_an_init_file_leads_nowhere_else(tmp_path: Path) -> None:
+    (tmp_path / "outside.py").write_text("z = 1\n", encoding="utf-8")
+    write_tool(tmp_path / "P", "__init__.py", "")
+    package = with_tool(tmp_path, "def f():\n    from .linked import z\ndef g():\n    from . import greet, nothing")
+    (tmp_path / "P" / "tools" / "linked.py").symlink_to(tmp_path / "outside.py")
+    module = loaded(package)
+
+    with pytest.raises(ModuleNotFoundError, match="linked"):
+        module.f()
+    with pytest.raises(ImportError, match="cannot import name 'nothing'"):
+        module.g()
+
+
 def test_a_packages_own_module_of_such_a_name_is_meant(tmp_path: Path) -> None:
     write_tool(tmp_path / "P", "logs/__init__.py", "")
     write_tool(tmp_path / "P", "logs/logging_config.py", "get_core_logger = 'own'\n")
