@@ -88,7 +88,7 @@ class WorkerProcess:
         WORKING_DIRECTORY.pin()
         self._opened.callback(WORKING_DIRECTORY.unpin)
         models = read_models_file(models_path(self.settings.models, library=LIBRARY))
-        self.operator = read_operator_file(operator_path(self.settings.config), own_database=self.settings.database)
+        self._operator = read_operator_file(operator_path(self.settings.config), own_database=self.settings.database)
         self.redactor.hide(values_of_models(models.models, self.settings))
         self.redactor.hide(values_of_environment(self.settings))
         hide_in_logs(self.redactor)
@@ -154,7 +154,7 @@ class WorkerProcess:
 
     def _open_package_databases(self, database: AsyncDatabase[dict[str, Any]]) -> None:
         self._databases = PackageDatabases(
-            self.operator.compat.databases,
+            self._operator.compat.databases,
             own_database=self.settings.database,
             connect=lambda: database.client,
             loop=self._loop,

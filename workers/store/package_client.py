@@ -3,7 +3,7 @@
 It holds names and functions, never the driver's objects, so that no attribute of it leads to another database.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Mapping, MutableMapping
+from collections.abc import Awaitable, Callable, Generator, Mapping, MutableMapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -11,6 +11,7 @@ from bson import ObjectId
 from pymongo import AsyncMongoClient
 from pymongo.asynchronous.collection import AsyncCollection
 from pymongo.asynchronous.database import AsyncDatabase
+from pymongo.errors import InvalidOperation
 
 from workers.store.package_queries import check_collection
 from workflows.compat.databases import DatabaseNotAllowedError
@@ -18,7 +19,7 @@ from workflows.compat.databases import DatabaseNotAllowedError
 Document = dict[str, Any]
 T = TypeVar("T")
 
-BATCH = 100
+BATCH = 100  # documents that an iteration takes at once from the driver
 
 # By how many of its positional arguments a method may be given; a session is one of the further ones.
 READS = {"find": 4, "find_one": 4, "aggregate": 1, "distinct": 2, "count_documents": 1, "estimated_document_count": 0}
@@ -151,7 +152,7 @@ class PackageDatabase:
         return self[name]
 
     async def list_collection_names(self) -> list[str]:
-        return await self._access.list_collections(self._name)
+        return await _drop_traceback(self._access.list_collections(self._name))
 
 
 class PackageCollection:
@@ -190,15 +191,15 @@ class PackageCollection:
         return self[name]
 
     def _operation(self, method: str, arguments: tuple[Any, ...], keywords: Mapping[str, Any]) -> Operation:
-        _with_ids(method, arguments, keywords)
+        _add_ids(method, arguments, keywords)
         return Operation(self._database, self._name, method, arguments, keywords)
 
     async def _run(self, operation: Operation) -> Any:
-        return await _without_traceback(self._access.run(operation))
+        return await _drop_traceback(self._access.run(operation))
 
 
 class PackageCursor:
-    """The documents of a `find` or an `aggregate`, which is sent when the first of them is wanted."""
+    """The documents of a `find` or an `aggregate`, which is sent when it is awaited or the first of them is read."""
 
     __slots__ = ("_access", "_buffer", "_fetch", "_operation")
 
@@ -213,16 +214,20 @@ class PackageCursor:
             raise UnservedError(f"{name} of a cursor is not served to packages")
 
         def change(*arguments: Any) -> PackageCursor:
+            if self._fetch is not None:
+                raise InvalidOperation(f"{name} of a cursor that was read from already")
             self._operation = replace(self._operation, changes=(*self._operation.changes, (name, arguments)))
             return self
 
         return change
 
     def __await__(self) -> Generator[Any, None, "PackageCursor"]:
-        """`await collection.aggregate(…)`, as one driver has it; the other gives the cursor at once."""
-        return self._itself().__await__()
+        """Sends it: `await collection.aggregate(…)`, as one driver has it; the other gives the cursor at once."""
+        return self._send().__await__()
 
-    async def _itself(self) -> "PackageCursor":
+    async def _send(self) -> "PackageCursor":
+        if self._fetch is None:
+            self._fetch = await _drop_traceback(self._access.open(self._operation))
         return self
 
     async def to_list(self, length: int | None = None) -> list[Document]:
@@ -231,27 +236,36 @@ class PackageCursor:
         wanted = None if length is None else length - len(found)
         return found + (await self._read(wanted) if wanted is None or wanted > 0 else [])
 
-    async def __aiter__(self) -> AsyncIterator[Document]:
-        while found := await self.to_list(1):
-            yield found[0]
+    def __aiter__(self) -> "PackageCursor":
+        return self
+
+    async def __anext__(self) -> Document:
+        if not self._buffer:
+            self._buffer = await self._read(BATCH)
+        if not self._buffer:
+            raise StopAsyncIteration
+        return self._buffer.pop(0)
+
+    async def next(self) -> Document:
+        return await anext(self)
 
     async def close(self) -> None:
         """Nothing more is read."""
         self._buffer = []
-        self._fetch = _nothing_more
+        self._fetch = _fetch_nothing
 
     async def _read(self, count: int | None) -> list[Document]:
-        if self._fetch is None:
-            self._fetch = await _without_traceback(self._access.open(self._operation))
-        return await _without_traceback(self._fetch(count))
+        await self._send()
+        fetch = self._fetch or _fetch_nothing
+        return await _drop_traceback(fetch(count))
 
 
-async def _nothing_more(count: int | None) -> list[Document]:
+async def _fetch_nothing(count: int | None) -> list[Document]:
     del count
     return []
 
 
-async def _without_traceback(work: Awaitable[T]) -> T:
+async def _drop_traceback(work: Awaitable[T]) -> T:
     """What the driver raises, without the frames in which it was raised: they hold the driver's objects."""
     try:
         return await work
@@ -261,7 +275,7 @@ async def _without_traceback(work: Awaitable[T]) -> T:
     raise raised
 
 
-def _with_ids(method: str, arguments: tuple[Any, ...], keywords: Mapping[str, Any]) -> None:
+def _add_ids(method: str, arguments: tuple[Any, ...], keywords: Mapping[str, Any]) -> None:
     """Gives the documents that are to be inserted their `_id`, as the driver does: tools read it there."""
     if method not in ("insert_one", "insert_many"):
         return

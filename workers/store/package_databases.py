@@ -24,7 +24,7 @@ from workers.store.package_client import (
     Operation,
     PackageClient,
 )
-from workers.store.package_queries import check_collection, check_pipeline, check_query, plain_copy
+from workers.store.package_queries import check_collection, check_pipeline, check_query, copy_query
 from workflows.compat.databases import DatabaseNotAllowedError
 from workflows.context.queries import is_servers_own
 
@@ -60,18 +60,18 @@ class PackageDatabases:
         """Functions that hold this object where no attribute leads to it."""
 
         async def run(operation: Operation) -> Any:
-            return await self._on_loop(lambda: self._run(operation))
+            return await self._run_on_loop(lambda: self._run(operation))
 
         async def open_cursor(operation: Operation) -> Fetch:
-            fetch = await self._on_loop(lambda: self._open(operation))
+            fetch = await self._run_on_loop(lambda: self._open(operation))
 
             async def fetch_on_loop(count: int | None) -> list[Document]:
-                return await self._on_loop(lambda: fetch(count))
+                return await self._run_on_loop(lambda: fetch(count))
 
             return fetch_on_loop
 
         async def list_collections(database: str) -> list[str]:
-            return await self._on_loop(lambda: self._list_collections(database))
+            return await self._run_on_loop(lambda: self._list_collections(database))
 
         return Access(self._check, run, open_cursor, list_collections)
 
@@ -83,20 +83,20 @@ class PackageDatabases:
         return database.get_collection(operation.collection)
 
     async def _run(self, operation: Operation) -> Any:
-        method = getattr(self._collection(operation), _checked_method(operation))
-        arguments, keywords = _checked(operation)
+        method = getattr(self._collection(operation), _check_method(operation))
+        arguments, keywords = _check_arguments(operation)
         return await method(*arguments, **keywords)
 
     async def _open(self, operation: Operation) -> Fetch:
-        method = getattr(self._collection(operation), _checked_method(operation))
-        arguments, keywords = _checked(operation)
+        method = getattr(self._collection(operation), _check_method(operation))
+        arguments, keywords = _check_arguments(operation)
         cursor = method(*arguments, **keywords)
         if operation.method == "aggregate":
             cursor = await cursor
         for name, given in operation.changes:
             if name not in CHANGES_OF_A_CURSOR:
                 raise DatabaseNotAllowedError(f"{name} of a cursor is not served to packages")
-            getattr(cursor, name)(*plain_copy(given))
+            getattr(cursor, name)(*copy_query(given))
         fetch: Fetch = cursor.to_list
         return fetch
 
@@ -105,10 +105,10 @@ class PackageDatabases:
         names = await self._connect().get_database(database).list_collection_names()
         return [name for name in names if not is_servers_own(database, name)]
 
-    async def _on_loop(self, make: Callable[[], Awaitable[T]]) -> T:
+    async def _run_on_loop(self, make: Callable[[], Awaitable[T]]) -> T:
         if asyncio.get_running_loop() is self._loop:
             return await make()
-        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(_awaited(make), self._loop))
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(_await_made(make), self._loop))
 
 
 def check_database(name: Any, *, allowed: frozenset[str], own_database: str) -> None:
@@ -122,19 +122,21 @@ def check_database(name: Any, *, allowed: frozenset[str], own_database: str) -> 
         )
 
 
-async def _awaited(make: Callable[[], Awaitable[T]]) -> T:
+async def _await_made(make: Callable[[], Awaitable[T]]) -> T:
     return await make()
 
 
-def _checked_method(operation: Operation) -> str:
+def _check_method(operation: Operation) -> str:
     if operation.method not in METHODS:
         raise DatabaseNotAllowedError(f"{operation.method} of a collection is not served to packages")
     return operation.method
 
 
-def _checked(operation: Operation) -> tuple[list[Any], dict[str, Any]]:
+def _check_arguments(operation: Operation) -> tuple[list[Any], dict[str, Any]]:
     """Copies of what is sent, so that nothing of it changes after it was checked."""
-    arguments, keywords = plain_copy(operation.arguments), plain_copy(operation.keywords or {})
+    arguments, keywords = copy_query(operation.arguments), copy_query(operation.keywords or {})
+    if keywords.get("session", operation) is None:  # as helpers of packages pass it on
+        del keywords["session"]
     if len(arguments) > METHODS[operation.method]:
         raise DatabaseNotAllowedError(f"{operation.method} is given too many arguments; sessions are not served")
     unknown = next((name for name in keywords if name not in KEYWORDS), None)

@@ -46,16 +46,16 @@ _COLLECTIONS = {"$graphLookup": "from", "$lookup": "from", "$merge": "into", "$o
 _MAY_HAVE_NONE = ("$lookup", "$unionWith")  # documents of their own, in a pipeline
 
 
-def plain_copy(value: Any, *, depth: int = 0) -> Any:
+def copy_query(value: Any, *, depth: int = 0) -> Any:
     """Mappings as dicts, sequences as lists, texts as texts, whatever classes they are of; other values as they are."""
     if depth > MAX_DEPTH:
         raise DatabaseNotAllowedError(f"a query has more than {MAX_DEPTH} levels; write it flatter")
     if isinstance(value, str):
         return str.__str__(value)
     if isinstance(value, Mapping):
-        return {_key(key): plain_copy(item, depth=depth + 1) for key, item in value.items()}
+        return {_key(key): copy_query(item, depth=depth + 1) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [plain_copy(item, depth=depth + 1) for item in value]
+        return [copy_query(item, depth=depth + 1) for item in value]
     if hasattr(value, "_type_marker") and not type(value).__module__.startswith("bson."):
         raise DatabaseNotAllowedError(f"{type(value).__name__} encodes itself; give plain data")
     return value

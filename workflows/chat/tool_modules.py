@@ -4,7 +4,8 @@ The folder that holds the package becomes a Python package of a name that is use
 the package and `_shared` in it and every file as a module: relative imports, circles and threads are Python's own
 business, and two versions live side by side. An absolute import of a neighbour is turned into such a name by an
 `__import__` that only these modules see, so that `sys.modules` gets no plain names and imports inside of functions
-work. Whatever a file imports is read when the file is, so that a later import finds the same version.
+work. It also serves some modules of another runtime, by ours in `workflows.compat`. Whatever a file imports is read
+when the file is, so that a later import finds the same version.
 """
 
 import builtins
@@ -27,7 +28,7 @@ from workflows.chat.module_finder import PACKAGE_MODULES, ModuleFinder
 from workflows.chat.working_directory import WORKING_DIRECTORY
 from workflows.compat.databases import NO_DATABASES, Databases
 from workflows.compat.modules import ServedModules
-from workflows.compat.names import FOREIGN_WORKFLOWS
+from workflows.compat.names import FOREIGN_WORKFLOWS, ROOTS
 from workflows.package.models import Package
 from workflows.package.reading.neighbours import find_module, find_neighbour, find_relative, is_allowed, is_installed
 from workflows.package.reading.parsed_code import OWN_ROOT, read_code
@@ -121,27 +122,27 @@ class PackageModules:
         level: int = 0,
     ) -> ModuleType:
         if level == 0:
-            found = self._found(name, str((globals or {}).get("__file__")), fromlist or ())
+            found = self._find_imported(name, str((globals or {}).get("__file__")), fromlist or ())
             if found is not None:
                 return found
         return builtins.__import__(name, globals, locals, fromlist or (), level)
 
-    def _found(self, name: str, file: str, names: Sequence[str]) -> ModuleType | None:
+    def _find_imported(self, name: str, file: str, names: Sequence[str]) -> ModuleType | None:
         """What the statement binds, or takes `names` from; None for what is neither the package's nor served to it."""
         if name in (OWN_ROOT, FOREIGN_WORKFLOWS):
-            return self._own_modules(name, file, names)
+            return self._bind_own_modules(name, file, names)
         own = self._own_name(name, file)
         if own is None:
-            return self._served_module(name, names)
+            return self._find_served_module(name, names)
         if names:
             return builtins.__import__(own, fromlist=names)
         importlib.import_module(own)
         first, *rest = name.split(".")
         if name.startswith(f"{FOREIGN_WORKFLOWS}."):
-            return _with(ModuleType(first), rest[0], _as_workflows(own, rest[1:]))
-        return _as_workflows(own, rest) if first == OWN_ROOT else sys.modules[own.rsplit(".", len(rest))[0]]
+            return _with(ModuleType(first), rest[0], _bind_workflows(own, rest[1:]))
+        return _bind_workflows(own, rest) if first == OWN_ROOT else sys.modules[own.rsplit(".", len(rest))[0]]
 
-    def _own_modules(self, folder: str, file: str, names: Sequence[str]) -> ModuleType | None:
+    def _bind_own_modules(self, folder: str, file: str, names: Sequence[str]) -> ModuleType | None:
         """For `from workflows import _shared, tools`: a module that has the package's own beside ours."""
         own = {name: module for name in names if (module := self._own_name(f"{folder}.{name}", file)) is not None}
         if not own or (folder == FOREIGN_WORKFLOWS and len(own) < len(names)):
@@ -151,11 +152,12 @@ class PackageModules:
             found = _with(found, name, importlib.import_module(module))
         return found
 
-    def _served_module(self, name: str, names: Sequence[str]) -> ModuleType | None:
+    def _find_served_module(self, name: str, names: Sequence[str]) -> ModuleType | None:
         """Of the other runtime. What is installed under the name is never shadowed."""
-        if name not in self._installed:
-            self._installed[name] = is_installed(name, self._root)
-        return None if self._installed[name] else self._served.import_module(name, names)
+        root = name.partition(".")[0]
+        if root in ROOTS and root not in self._installed:
+            self._installed[root] = is_installed(root, self._root)
+        return None if self._installed.get(root, True) else self._served.import_module(name, names)
 
     def _own_name(self, name: str, file: str) -> str | None:
         """None for what is none of the package's files."""
@@ -215,7 +217,7 @@ def _identifier(part: str) -> str:
     return re.sub(r"\W", "_", part) + f"_{mark:08x}"
 
 
-def _as_workflows(own: str, parts: Sequence[str]) -> ModuleType:
+def _bind_workflows(own: str, parts: Sequence[str]) -> ModuleType:
     """Our `workflows` with the package's module, which Python has as `own`, under these parts of its name."""
     return _with(sys.modules[OWN_ROOT], parts[0], sys.modules[own.rsplit(".", len(parts) - 1)[0]])
 

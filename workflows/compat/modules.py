@@ -22,10 +22,10 @@ class ServedModules:
         """What an import statement binds, or takes `names` from; None for what is not served."""
         if name in SERVED and (names or SERVED[name].is_whole):
             module = self._module(name)
-            return module if names else self._folder_with(name, module)
+            return module if names else self._put_into_folders(name, module)
         if names and all(is_served_within(name, each) for each in names):
             for each in names:
-                self._folder_with(f"{name}.{each}", self._module(f"{name}.{each}"))
+                self._put_into_folders(f"{name}.{each}", self._module(f"{name}.{each}"))
             return self._folders[name]
         return None
 
@@ -41,7 +41,7 @@ class ServedModules:
         names = {name: self._provided.get(name) or ours[name] for name in served.names}
         return {**names, "__all__": sorted(names)}
 
-    def _folder_with(self, name: str, module: ModuleType) -> ModuleType:
+    def _put_into_folders(self, name: str, module: ModuleType) -> ModuleType:
         """The module of the first part of the name, from which the others lead to `module`."""
         folder, _, last = name.rpartition(".")
         if not folder:
@@ -49,4 +49,4 @@ class ServedModules:
         if folder not in self._folders:
             self._folders[folder] = self._made.get(folder) or ModuleType(folder)
         setattr(self._folders[folder], last, module)
-        return self._folder_with(folder, self._folders[folder])
+        return self._put_into_folders(folder, self._folders[folder])

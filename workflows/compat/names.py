@@ -57,6 +57,7 @@ SERVED: Mapping[str, ServedModule] = {
     "autogen.agentchat.group": _AUTOGEN,
     "autogen.agentchat.group.context_variables": _AUTOGEN,
 }
+ROOTS = frozenset(name.partition(".")[0] for name in SERVED)
 
 
 def is_served_within(folder: str, name: str) -> bool:

@@ -1,12 +1,12 @@
 """UI tools headless: questions go the way of `workflows.tools`, and what is only shown is noted in the log."""
 
-import hashlib
-import json
 import logging
 from typing import Any
 
 from workflows.chat.live import live_turn
 from workflows.chat.people import Call, current_call
+from workflows.chat.question import digest
+from workflows.context.storable_values import plain_copy
 from workflows.tools import UIToolError, use_ui_tool
 
 __all__ = ["UIToolError", "emit_ui_surface", "use_ui_tool"]
@@ -35,10 +35,9 @@ async def emit_ui_surface(
     if not name:
         raise UIToolError("tool_id: give a name, such as 'StatusCard'")
     call = current_call("emit_ui_surface")
-    shown = json.dumps([_place(call), call.position, call.function, name, payload], sort_keys=True, default=str)
-    event_id = f"{name}_{hashlib.sha256(shown.encode(errors='replace')).hexdigest()[:8]}"
+    made_of = [_place(call), call.position, call.function, name, plain_copy(payload)]
     log.info("ui_surface_not_shown", extra={"tool": name[:MAX_NAME_SHOWN], "display": display or "inline"})
-    return event_id
+    return f"{name}_{digest(made_of)[:8]}"
 
 
 def _place(call: Call) -> str:

@@ -15,7 +15,7 @@ from pymongo import AsyncMongoClient, ReturnDocument
 from pymongo.asynchronous.collection import AsyncCollection
 from pymongo.asynchronous.cursor import AsyncCursor
 from pymongo.asynchronous.database import AsyncDatabase
-from pymongo.errors import DuplicateKeyError, OperationFailure
+from pymongo.errors import DuplicateKeyError, InvalidOperation, OperationFailure
 
 from tests.integration.stage import Stage, relay
 from workers.store.package_client import Operation, PackageClient, PackageCollection, PackageDatabase
@@ -100,6 +100,12 @@ async def test_cursors_read_as_with_either_driver(client: PackageClient, shop: s
     await closed.to_list(1)
     await closed.close()
     assert await closed.to_list() == []
+    assert (await numbers.find().sort("_id", 1).next())["_id"] == 0
+    with pytest.raises(StopAsyncIteration):
+        await anext(numbers.find({"_id": -1}))
+    with pytest.raises(InvalidOperation, match="limit of a cursor that was read from already"):
+        closed.limit(1)
+    assert (await numbers.insert_one({"_id": -1}, session=None)).inserted_id == -1
 
 
 async def test_names_lead_to_the_same_places(client: PackageClient, shop: str) -> None:
@@ -274,7 +280,13 @@ async def test_pipelines_within_the_database_work(client: PackageClient, shop: s
     [found] = await orders.aggregate([joined, {"$unionWith": {"coll": "nothing"}}]).to_list(None)
     assert found["same"] == [{"_id": 1, "app_id": "acme", "n": 7}]
     assert await orders.aggregate([{"$out": "copies"}]).to_list(None) == []
-    assert await orders.aggregate([{"$merge": {"into": "copies"}}]).to_list(None) == []
+    await orders.aggregate(
+        [
+            {"$merge": {"into": "copies"}},
+        ]
+    )
+    await orders.aggregate([{"$out": "more"}])  # sent when it is awaited, as the driver does
+    assert await client[shop].more.count_documents({}) == 1
     assert await client[shop].copies.count_documents({}) == 1
 
 

@@ -26,7 +26,7 @@ def test_the_example_is_a_tool_that_can_be_loaded(tmp_path: Path) -> None:
     package = load(tmp_path / "P", tools=[{"agent": "A", "file": file.name, "function": "count_refunds"}])
 
     assert faults(package) == []
-    assert PackageModules(package).function(file, "count_refunds")
+    assert PackageModules(package).function(file, "count_refunds").__name__ == "count_refunds"
 
 
 def test_what_is_served_is_on_the_page() -> None:

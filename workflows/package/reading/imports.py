@@ -16,7 +16,7 @@ from workflows.package.reading.neighbours import (
     is_installed,
     packages_above,
 )
-from workflows.package.reading.parsed_code import Code, Import, names_for_tools
+from workflows.package.reading.parsed_code import Code, Import, read_tool_names
 from workflows.package.reading.section import Section
 
 _NAMED = 5
@@ -72,9 +72,9 @@ def _look(file: Path, root: Path, read: Read, *, at_load: bool) -> _Faults:
         fault, neighbour = _judge(one, file, root, lenient=code.extends_path)
         if fault is not None:
             found.faults[fault].append(one)
-        elif neighbour is None and (lacking := _lacking(one, root)):
+        elif neighbour is None and (missing := _find_missing_names(one, root)):
             found.missing_names.append(
-                replace(one, names=tuple(sorted(lacking)), names_at_load=one.names_at_load & lacking)
+                replace(one, names=tuple(sorted(missing)), names_at_load=one.names_at_load & missing)
             )
         if neighbour is not None and neighbour != file:
             found.needed[neighbour] = found.needed.get(neighbour, False) or one.at_load
@@ -107,9 +107,9 @@ def _served_fault(one: Import, root: Path) -> str | None:
     return None if served.is_whole or (one.names and served.names.issuperset(one.names)) else "foreign_import"
 
 
-def _lacking(one: Import, root: Path) -> frozenset[str]:
+def _find_missing_names(one: Import, root: Path) -> frozenset[str]:
     """Of the names that are taken from a module of ours, those that it does not have."""
-    known = names_for_tools(one.module)
+    known = read_tool_names(one.module)
     if one.module in SERVED and not is_installed(one.module, root):
         known = SERVED[one.module].names
     return frozenset() if known is None or one.called else frozenset(one.names) - known
@@ -149,7 +149,7 @@ def _report(section: Section, field: str, file: Path, faults: dict[str, list[Imp
 
 def _report_names(section: Section, field: str, file: Path, imports: list[Import]) -> None:
     for each in imports:
-        known = SERVED[each.module].names if each.module in SERVED else names_for_tools(each.module) or frozenset()
+        known = SERVED[each.module].names if each.module in SERVED else read_tool_names(each.module) or frozenset()
         near = section.findings.near(each.names[0], known)
         hint = f"did you mean {near}?" if near is not None and len(each.names) == 1 else _NO_SUCH_NAME
         named = ", ".join(each.names[:_NAMED])

@@ -109,7 +109,7 @@ def read_code(file: Path) -> Code:
     return _parsed.get(content)
 
 
-def names_for_tools(module: str) -> frozenset[str] | None:
+def read_tool_names(module: str) -> frozenset[str] | None:
     """What our module for tools has, read off its file. None for any other module."""
     return read_code(_OWN_FOLDER / "tools.py").names if module == TOOLS else None
 
@@ -134,18 +134,18 @@ def _parse(content: bytes) -> Code:
         named += _imported_by_calls(statement) if calls else []
         for each in named:
             imports[each] = imports.get(each, False) or at_load
-        for module, name in _taken(statement):
+        for module, name in _list_taken_names(statement):
             of_module = taken.setdefault(module, {})
             of_module[name] = of_module.get(name, False) or at_load
     found = tuple(
-        _import(module, at_load, called, {} if called else taken.get(module, {}))
+        _make_import(module, at_load, called, {} if called else taken.get(module, {}))
         for (module, called), at_load in imports.items()
     )
     asked = frozenset(_ui_tools(tree)) if b"use_ui_tool" in content else frozenset()
     return Code(frozenset(names), found, extends_path=b"sys.path" in content, ui_tools=asked)
 
 
-def _import(module: str, at_load: bool, called: bool, names: Mapping[str, bool]) -> Import:
+def _make_import(module: str, at_load: bool, called: bool, names: Mapping[str, bool]) -> Import:
     needed = frozenset(name for name, is_needed in names.items() if is_needed)
     return Import(module, at_load, called, tuple(names), needed)
 
@@ -238,7 +238,7 @@ def _imported(statement: ast.stmt) -> Iterator[str]:
                 yield module
 
 
-def _taken(statement: ast.stmt) -> Iterator[tuple[str, str]]:
+def _list_taken_names(statement: ast.stmt) -> Iterator[tuple[str, str]]:
     """The module and the name of each `from module import name`; a star takes what is there."""
     if isinstance(statement, ast.ImportFrom) and statement.level == 0 and statement.module:
         yield from ((statement.module, alias.name) for alias in statement.names if alias.name != ANY_NAME)
