@@ -41,8 +41,8 @@ STAGES = frozenset(
         "$unwind",
     }
 )
-# Under which name a stage has the collection that it reads or writes, where the stage itself is not that name.
-_COLLECTIONS = {"$graphLookup": "from", "$lookup": "from", "$merge": "into", "$out": "", "$unionWith": "coll"}
+# Under which key a stage has the collection that it reads or writes, where it is more than that name.
+_COLLECTIONS = {"$graphLookup": "from", "$lookup": "from", "$merge": "into", "$out": None, "$unionWith": "coll"}
 _MAY_HAVE_NONE = ("$lookup", "$unionWith")  # documents of their own, in a pipeline
 
 
@@ -89,9 +89,9 @@ def check_pipeline(stages: Any, *, database: str) -> None:
 
 def _check_place(operator: str, body: Any, database: str) -> None:
     """`{db, coll}` instead of a name is how a stage leaves its database."""
-    place = body.get(_COLLECTIONS[operator]) if isinstance(body, dict) else body
-    if isinstance(body, dict) and "db" in body:
-        place = body
+    key, place = _COLLECTIONS[operator], body
+    if isinstance(body, dict) and key is not None and "db" not in body:
+        place = body.get(key)
     if place is None and operator in _MAY_HAVE_NONE:
         return
     if not isinstance(place, str):

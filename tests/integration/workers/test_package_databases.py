@@ -232,6 +232,7 @@ async def test_whatever_else_the_driver_has_is_refused(client: PackageClient, sh
 Step = Mapping[str, Any]
 PIPELINES: list[tuple[list[Step], str]] = [
     ([{"$out": {"db": "{other}", "coll": "x"}}], "$out must name its collection as text"),
+    ([{"$out": {"": "x", "coll": "x"}}], "$out must name its collection as text"),
     ([{"$merge": {"into": {"db": "{other}", "coll": "x"}}}], "$merge must name its collection as text"),
     ([{"$lookup": {"from": {"db": "{other}", "coll": "orders"}, "as": "x", "pipeline": []}}], "$lookup must name"),
     ([{"$lookup": {"from": "orders", "db": "{other}", "as": "x", "pipeline": []}}], "$lookup must name"),
