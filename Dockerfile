@@ -44,7 +44,8 @@ LABEL org.opencontainers.image.title="Unattended" \
 COPY --from=build /image/ /
 # A root file system that is mounted read-only is enough; MongoDB keeps everything.
 ENV PATH=/opt/unattended/bin:$PATH PYTHONDONTWRITEBYTECODE=1
-# Packages are found in /flows/workflows, models in /flows/models.yaml; without them the shipped examples run.
+# Packages are found in /flows/workflows, models in /flows/models.yaml, the operator's file in /flows/unattended.yaml;
+# without them the shipped examples run.
 WORKDIR /flows
 USER 10001:10001
 EXPOSE 8400 9400 9401

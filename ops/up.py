@@ -19,12 +19,14 @@ from ops.supervisor import BEYOND_WORKERS_GRACE_S, GRACE_S, Supervisor
 from triggers.service_loop import stopped_by_signals
 from workers.settings import Settings
 from workflows.models_file import models_path, read_models_file
+from workflows.operator_file import operator_path, read_operator_file
 from workflows.package.catalog import LIBRARY, package_directories
 
 
 async def run_up(settings: Settings) -> None:
     # Everything that would make a role fail at once is said first, before anything is started.
     models = read_models_file(models_path(settings.models, library=LIBRARY))
+    read_operator_file(operator_path(settings.config), own_database=settings.database)
     require_apart(settings.listen, settings.metrics_listen)
     require_free(settings.listen, setting="UNATTENDED_LISTEN")
     require_free(settings.metrics_listen, setting="UNATTENDED_METRICS_LISTEN")

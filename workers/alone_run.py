@@ -18,6 +18,7 @@ from workers.process.worker import WorkerProcess
 from workers.run_loop import own
 from workers.settings import Settings, SettingsError
 from workflows.models_file import ModelsFileError
+from workflows.operator_file import OperatorFileError
 
 log = logging.getLogger(__name__)
 
@@ -78,7 +79,7 @@ def serve_run(settings: Settings, request: Mapping[str, Any], report_begun: Call
         alone = AloneRun(settings, report_begun)
         alone.obey_signals()
         alone.serve(request["run_id"], request["token"])
-    except (ModelsFileError, SettingsError, PyMongoError, OSError) as error:
+    except (ModelsFileError, OperatorFileError, SettingsError, PyMongoError, OSError) as error:
         log.error("worker_cannot_start", extra={"run_id": request["run_id"], "error": str(error)[:300]})
         code = CUT_OFF
     except BaseException:  # the outermost step of this process, which must not go on as its server

@@ -21,6 +21,7 @@ from workers.celery import configure
 from workers.process.leaving import HANDED_BACK, end_process
 from workers.settings import Settings
 from workflows.models_file import models_path, read_models_file
+from workflows.operator_file import operator_path, read_operator_file
 from workflows.package.catalog import LIBRARY
 
 
@@ -28,7 +29,9 @@ def serve(settings: Settings) -> None:
     """`settings` has both server addresses. Ends the process when the worker was told to stop."""
     # Until Celery takes over. As the first process of a container it would not even hear a signal without a handler.
     signal.signal(signal.SIGTERM, lambda *_: os._exit(HANDED_BACK))
-    read_models_file(models_path(settings.models, library=LIBRARY))  # its faults are said before anything starts
+    # Faults of both files are said before anything starts.
+    read_models_file(models_path(settings.models, library=LIBRARY))
+    read_operator_file(operator_path(settings.config), own_database=settings.database)
     app = configure(settings)
     # Imported here and not by Celery, which would put the current directory first on the path while it does.
     from workers.tasks import process

@@ -84,6 +84,12 @@ class Settings:
         parse=path,
         shown="`./models.yaml`, else the library's canned answers",
     )
+    config: Path | None = _setting(
+        "The operator's file, as `docs/operator-file.md` says",
+        default=None,
+        parse=path,
+        shown="`./unattended.yaml`, else none",
+    )
     data_dir: Path = _setting("Where the embedded servers keep data", default=Path(".unattended"), parse=path)
     concurrency: int = _setting("Runs at once in one worker process", default=200, parse=positive_int)
     lease_s: int = _setting("Seconds until a dead worker's run is taken over", default=30, parse=positive_int)

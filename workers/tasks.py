@@ -32,6 +32,7 @@ from workers.run_loop import execute
 from workers.settings import Settings, SettingsError
 from workflows.chat.forked_copies import in_each_copy
 from workflows.models_file import ModelsFileError
+from workflows.operator_file import OperatorFileError
 
 log = logging.getLogger(__name__)
 
@@ -173,7 +174,7 @@ def _ready(sender: Any, **_: Any) -> None:
 def _or_cannot_start() -> Iterator[None]:
     try:
         yield
-    except (ModelsFileError, SettingsError, PyMongoError, OSError) as error:
+    except (ModelsFileError, OperatorFileError, SettingsError, PyMongoError, OSError) as error:
         # Celery would log it and go on consuming what this process cannot work on.
         log.error("worker_cannot_start", extra={"error": str(error)[:300]})
         process.exit_code = 1

@@ -1,12 +1,34 @@
-"""What the tools of a package import: the context that they are given, and how to ask a person."""
+"""What the tools of a package import: the context that they are given, its values, and how to ask a person."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, MutableMapping, Sequence
 from typing import Any
 
 from workflows.chat.people import UIToolError, current_call, read_choices
 from workflows.context.context_variables import ContextVariables
 
-__all__ = ["ContextVariables", "UIToolError", "use_ui_tool"]
+__all__ = ["ContextVariables", "UIToolError", "get_context_variable", "set_context_variable", "use_ui_tool"]
+
+
+def get_context_variable(context: Mapping[str, Any], name: str, default: Any = None) -> Any:
+    """The value of a context variable; `default` where the context has none of that name.
+
+    `context`: the context variables that the function was given, or any mapping. TypeError for anything else.
+    """
+    _check_context(context)
+    return context.get(name, default)
+
+
+def set_context_variable(context: MutableMapping[str, Any], name: str, value: Any) -> None:
+    """Sets a context variable in the run that the function was given the context of."""
+    _check_context(context)
+    context[name] = value
+
+
+def _check_context(context: Any) -> None:
+    if not (hasattr(context, "get") and hasattr(context, "__setitem__")) and not isinstance(context, Mapping):
+        raise TypeError(
+            f"context: give the context variables that the function was given, not {type(context).__name__}"
+        )
 
 
 async def use_ui_tool(

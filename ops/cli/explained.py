@@ -42,13 +42,14 @@ def _of_use(error: click.ClickException) -> str:
 def _of_packages(error: Exception) -> tuple[str, int] | None:
     from ops.embedded.errors import EmbeddedError
     from workflows.models_file import ModelsFileError
+    from workflows.operator_file import OperatorFileError
     from workflows.package.findings import PackageError
 
     if isinstance(error, PackageError):
         return str(error.finding), SAID_NO
     if isinstance(error, EmbeddedError):
         return str(error), SAID_NO
-    return (str(error), WRONG_USE) if isinstance(error, ModelsFileError) else None
+    return (str(error), WRONG_USE) if isinstance(error, ModelsFileError | OperatorFileError) else None
 
 
 def _of_mongodb(error: Exception) -> tuple[str, int] | None:

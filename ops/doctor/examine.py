@@ -8,6 +8,7 @@ from ops.doctor.billing import check_billing
 from ops.doctor.checks import Check, one_line
 from ops.doctor.embedded import check_data_dir, check_embedded_mongodb, check_embedded_redis
 from ops.doctor.mongodb import check_mongodb
+from ops.doctor.operator_file import check_operator_file
 from ops.doctor.packages import check_packages_and_models
 from ops.doctor.ports import check_addresses
 from ops.doctor.redis import check_redis
@@ -26,6 +27,7 @@ async def examine(settings: Settings) -> list[Check]:
         *_server_examinations(settings, services),
         ("addresses", check_addresses(settings.listen, settings.metrics_listen)),
         ("packages", check_packages_and_models(settings)),
+        ("operator's file", check_operator_file(settings)),
         ("billing", check_billing(settings)),
     ]
     found = await asyncio.gather(*(_bounded(name, checks) for name, checks in examinations))

@@ -27,7 +27,7 @@ async def built_package(plan: Plan) -> BuiltPackage:
     error = missing_environment_error(plan.package, around.settings.environ)
     if error is not None:
         raise PackageDefect(error)
-    build = (build_package, plan.package, around.models, around.threads)
+    build = (build_package, plan.package, around.models, around.threads, around.databases)
     try:
         built: BuiltPackage = await invoke(*build, keywords={}, threads=around.threads, timeout_s=BUILD_TIMEOUT_S)
     except RaisedError as raised:

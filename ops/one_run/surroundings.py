@@ -1,5 +1,7 @@
 """Surroundings: what a worker process gives its runs, made for a single one, without any service."""
 
+import asyncio
+import functools
 import json
 import tempfile
 from collections.abc import AsyncIterator, Mapping
@@ -8,19 +10,25 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from pymongo import AsyncMongoClient
+
 from accounting.prices import PriceTable
 from ops.one_run.presets import no_database
 from ops.one_run.request import WrongUseError
 from workers.hidden_values import values_of_environment, values_of_models, values_of_packages
 from workers.settings import Settings
+from workers.store.package_databases import PackageDatabases
+from workers.store.run_store import connect
 from workflows.chat.errors import PackageDefect
 from workflows.chat.models import Models, scripted
 from workflows.chat.script import read_script
 from workflows.chat.tool_threads import ToolThreads
+from workflows.compat.databases import DatabaseNotAllowedError, Databases
 from workflows.context.external.reader import ExternalReader
 from workflows.context.loading import ContextSources
 from workflows.context.redaction import Redactor
 from workflows.models_file import models_path, read_models_file
+from workflows.operator_file import OperatorFile, operator_path, read_operator_file
 from workflows.package.catalog import LIBRARY
 from workflows.package.models import Package
 
@@ -35,6 +43,7 @@ class Surroundings:
     prices: PriceTable
     redactor: Redactor = field(repr=False)
     threads: ToolThreads = field(repr=False)
+    databases: Databases = field(repr=False)
     sources: ContextSources = field(repr=False)
     scripted: bool
     answered: frozenset[str]  # agents that the script has entries for
@@ -46,6 +55,7 @@ async def surroundings(
 ) -> AsyncIterator[Surroundings]:
     redactor.hide(values_of_environment(settings))
     redactor.hide(values_of_packages([package], settings))
+    operator = read_operator_file(operator_path(settings.config), own_database=settings.database)
     async with AsyncExitStack() as opened:
         models, prices, answered = _models(script, settings, redactor, opened)
         opened.push_async_callback(models.close)
@@ -59,6 +69,7 @@ async def surroundings(
             prices=prices,
             redactor=redactor,
             threads=threads,
+            databases=_databases(operator, settings, opened),
             sources=_sources(settings, external),
             scripted=script is not None,
             answered=answered,
@@ -94,6 +105,21 @@ def _written(script: Mapping[str, Any], folder: Path) -> Path:
     except (TypeError, ValueError, RecursionError) as error:
         raise WrongUseError(f"the script is not plain data: {error}") from None
     return file
+
+
+def _databases(operator: OperatorFile, settings: Settings, opened: AsyncExitStack) -> Databases:
+    """Connected to when a tool first asks: most packages do not, and a run needs no server for itself."""
+
+    @functools.cache
+    def client() -> AsyncMongoClient[dict[str, Any]]:
+        if settings.mongodb_url is None:
+            raise DatabaseNotAllowedError("get_mongo_client has no server here: set UNATTENDED_MONGODB_URL")
+        found = connect(settings.mongodb_url, database=settings.database).client
+        opened.push_async_callback(found.close)
+        return found
+
+    allowed, loop = operator.compat.databases, asyncio.get_running_loop()
+    return PackageDatabases(allowed, own_database=settings.database, connect=client, loop=loop)
 
 
 def _sources(settings: Settings, external: ExternalReader) -> ContextSources:

@@ -1,4 +1,5 @@
-"""Packages that other people wrote, as they are published: all are read, and counted as a plain reader counts them."""
+"""Packages that other people wrote, as they are published: all are read, counted as a plain reader counts them, and
+started where nothing keeps them from it."""
 
 import json
 import subprocess
@@ -12,12 +13,61 @@ import pytest
 import yaml
 
 from tests.e2e.product import unattended
+from workflows.package.loader import inspect_package
 
 pytestmark = [pytest.mark.e2e, pytest.mark.compat, pytest.mark.timeout(300)]
 
 WHEEL = "mozaiks==0.2.0"
 PACKAGES = "factory_app/workflows"
 LEAST = 15
+# Why no run of a package is started, by the codes of its findings, and one of the modules that it lacks; None: it is.
+FOREIGN = frozenset({"foreign_import"})
+BATCHES = frozenset({"task_batches"})
+NOT_STARTED: Mapping[str, tuple[frozenset[str], str] | None] = {
+    "AgentGenerator": (FOREIGN | BATCHES, "mozaiksai.core.workflow.outputs.structured"),
+    "AppGenerator": (FOREIGN | BATCHES, "mozaiksai.core.workflow.outputs.structured"),
+    "AppReview": (FOREIGN, "mozaiksai.core.artifacts"),
+    "BrandAssetGeneratorWorkflow": None,
+    "DesignDocs": (FOREIGN, "mozaiksai.core.artifacts"),
+    "ExistingAppDiscovery": (FOREIGN, "mozaiksai.core.app_context.intelligence"),
+    "RuntimeContextExpressionTaskBatchSmoke": (FOREIGN | BATCHES, "factory_app.workflows.RuntimeTaskBatchSmoke.tools"),
+    "RuntimeSmoke": None,
+    "RuntimeTaskBatchSmoke": (BATCHES, "batches of tasks are not executed yet"),
+    "RuntimeToolCallSmoke": (FOREIGN, "mozaiksai.core.workflow.generator_support.connector_request"),
+    "RuntimeUIPrimitiveSmoke": None,
+    "SecurityReadiness": (FOREIGN, "mozaiksai.core.runtime.app.auth_contract"),
+    "SubscriptionContractDesigner": (FOREIGN, "mozaiksai.core.artifacts"),
+    "ThemeCapture": (FOREIGN, "mozaiksai.core.workflow.outputs.structured"),
+    "ValueEngine": (FOREIGN, "factory_app.app.modules.app_registry.backend.policy"),
+}
+STARTED = sorted(name for name, why in NOT_STARTED.items() if why is None)
+# Each file with a tool, a step or a hook: what the checks say of it by itself, and what the worker's loader does.
+LOAD_EACH_FILE = """
+import json, sys
+from pathlib import Path
+from workflows.chat.errors import PackageDefect
+from workflows.chat.tool_modules import PackageModules
+from workflows.package.findings import Findings
+from workflows.package.loader import load_package
+from workflows.package.reading.code import PackageCode
+from workflows.package.reading.section import Section
+
+said = {}
+for orchestrator in sorted(Path(sys.argv[1]).glob("*/orchestrator.*")):
+    package = load_package(orchestrator.parent)
+    for file in sorted({each.file for each in (*package.tools, *package.lifecycle_tools, *package.hooks)}):
+        findings = Findings()
+        code = PackageCode(package.folder, kind="hook")
+        code.locate(Section({}, file="", path="", findings=findings), str(file), "", fields=("file", "function"))
+        try:
+            PackageModules(package).module(file)
+            error = None
+        except PackageDefect as defect:
+            error = str(defect)
+        said[f"{package.name}/{file.name}"] = [[each.code for each in findings.all if each.blocks], error]
+served = [name for name in sys.modules if name.split(".")[0] in ("logs", "core", "mozaiksai", "factory_app", "autogen")]
+print(json.dumps({"files": said, "in sys.modules": served}))
+"""
 ROUTING = ("handoff_rules", "transition_rules", "handoffs", "transitions")
 
 
@@ -110,3 +160,41 @@ def test_nothing_that_is_not_executed_is_dropped_in_silence(folder: Path, answer
     for screens in folder.glob("*/ui_config.*"):
         speaks = says_something(yaml.safe_load(screens.read_text(encoding="utf-8-sig")))
         assert ("ui_only" in codes[screens.parent.name]) is speaks
+
+
+def test_each_package_starts_or_says_why_not(folder: Path) -> None:
+    obstacles = {path.parent.name: inspect_package(path.parent).obstacles for path in folder.glob("*/orchestrator.*")}
+
+    codes = {name: frozenset(each.code for each in found) for name, found in obstacles.items()}
+    assert codes == {name: frozenset() if why is None else why[0] for name, why in NOT_STARTED.items()}
+    for name, why in NOT_STARTED.items():
+        words = "" if why is None else why[1]
+        assert not words or any(words in each.message for each in obstacles[name]), name
+
+
+@pytest.mark.parametrize("name", STARTED)
+def test_what_starts_asks_its_model(folder: Path, tmp_path: Path, name: str) -> None:
+    """Its tools, steps and hooks are imported before."""
+    reply = {"agent_message": "done", "result": "it runs", "confidence": 1.0}
+    (tmp_path / "answers.json").write_text(json.dumps({"default": {"text": json.dumps(reply)}}), encoding="utf-8")
+
+    done = unattended("run", str(folder / name), "--script", "answers.json", "--json", cwd=tmp_path)
+
+    report = json.loads(done.stdout)
+    assert report["state"] == ("succeeded" if name == "RuntimeSmoke" else "needs_human"), report["outcome"]
+    assert [each["text"] for each in report["turns"]] == [json.dumps(reply)]
+
+
+def test_the_loader_and_the_checks_agree_on_every_file(folder: Path, tmp_path: Path) -> None:
+    """Code of others: in a process of its own."""
+    load = [sys.executable, "-c", LOAD_EACH_FILE, str(folder)]
+    done = subprocess.run(load, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=100)
+    assert done.returncode == 0, done.stderr
+    answer = json.loads(done.stdout.splitlines()[-1])
+
+    disagreeing = {name: said for name, said in answer["files"].items() if bool(said[0]) != (said[1] is not None)}
+    assert disagreeing == {}
+    assert {code for codes, _ in answer["files"].values() for code in codes} == {"foreign_import"}
+    assert sum(error is None for _, error in answer["files"].values()) >= 20
+    assert answer["in sys.modules"] == []
+    assert not list(folder.rglob("__pycache__"))

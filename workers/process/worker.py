@@ -43,6 +43,7 @@ from workers.settings import Settings
 from workers.store.documents import Documents
 from workers.store.kept_states import KeptStates
 from workers.store.ownership import Ownership, found_within_s
+from workers.store.package_databases import PackageDatabases
 from workers.store.run_store import RunStore, connect
 from workers.tracing.tracing import NO_TRACING, Tracing, open_tracing
 from workflows.chat.agents import AgentShop, BuiltPackage
@@ -54,6 +55,7 @@ from workflows.context.external.reader import ExternalReader
 from workflows.context.loading import ContextSources
 from workflows.context.redaction import Redactor
 from workflows.models_file import models_path, read_models_file
+from workflows.operator_file import operator_path, read_operator_file
 from workflows.package.catalog import LIBRARY, Catalog, package_directories
 from workflows.package.models import Package
 
@@ -88,6 +90,7 @@ class WorkerProcess:
         WORKING_DIRECTORY.pin()
         self._opened.callback(WORKING_DIRECTORY.unpin)
         models = read_models_file(models_path(self.settings.models, library=LIBRARY))
+        self._operator = read_operator_file(operator_path(self.settings.config), own_database=self.settings.database)
         self.redactor.hide(values_of_models(models.models, self.settings))
         self.redactor.hide(values_of_environment(self.settings))
         hide_in_logs(self.redactor)
@@ -102,7 +105,7 @@ class WorkerProcess:
         self._learn(catalog.packages())  # read now: what is refused is in the log before a run needs it
         chat_models = Models(models.models, self.settings.resolve_secret)
         self._opened.callback(lambda: self.submit(chat_models.close()).result(timeout=5))
-        agents = AgentShop(chat_models, self._tool_threads)
+        agents = AgentShop(chat_models, self._tool_threads, self._databases)
         self._builds = PackageBuilds(catalog, agents, on_packages=self._learn, environment=self.settings.environ)
         self._opened.callback(self._builds.close)
         self.heartbeat = Heartbeat(
@@ -144,6 +147,7 @@ class WorkerProcess:
         )
         self.lanes = Lanes(self.store, self.ownership, self.admission, self.stopping, alone=self.alone)
         self._open_context_sources(database, states)
+        self._open_package_databases(database)
         await self.store.ensure_indexes()
         await states.ensure_indexes()
         await self.ledger.ensure_indexes()
@@ -151,6 +155,14 @@ class WorkerProcess:
         self.store_pulse = StorePulse(lambda: database.command("ping"))
         pulse = self._loop.create_task(self.store_pulse.beat(), name="store pulse")
         self._opened.callback(lambda: self._loop.call_soon_threadsafe(pulse.cancel))
+
+    def _open_package_databases(self, database: AsyncDatabase[dict[str, Any]]) -> None:
+        self._databases = PackageDatabases(
+            self._operator.compat.databases,
+            own_database=self.settings.database,
+            connect=lambda: database.client,
+            loop=self._loop,
+        )
 
     def _open_context_sources(self, database: AsyncDatabase[dict[str, Any]], states: KeptStates) -> None:
         documents = Documents(

@@ -18,6 +18,7 @@ from workflows.chat.tool_functions import ToolFunction, load_tool_functions
 from workflows.chat.tool_modules import PackageModules, forget_tool_modules
 from workflows.chat.tool_threads import ToolThreads
 from workflows.chat.transfers import transfer_tools
+from workflows.compat.databases import NO_DATABASES, Databases
 from workflows.context.refresh import refreshed_by_agent
 from workflows.package.automatic import is_offered
 from workflows.package.models import Moment, Package, Variable
@@ -40,9 +41,11 @@ class BuiltPackage:
     incidents: tuple[Incident, ...] = ()  # while its files were imported: each run of it says so
 
 
-def build_package(package: Package, models: Models, threads: ToolThreads) -> BuiltPackage:
+def build_package(
+    package: Package, models: Models, threads: ToolThreads, databases: Databases = NO_DATABASES
+) -> BuiltPackage:
     """PackageDefect when a tool cannot be loaded or a model alias is unknown."""
-    modules = PackageModules(package)
+    modules = PackageModules(package, databases)
     try:
         return _build(package, modules, models, threads)
     except ChatError:
@@ -89,9 +92,10 @@ class AgentShop:
     """Builds packages on demand and keeps the versions used last. Many runs ask at once, from threads; a
     version is built once, and one that takes long to import holds up nobody else's."""
 
-    def __init__(self, models: Models, threads: ToolThreads) -> None:
+    def __init__(self, models: Models, threads: ToolThreads, databases: Databases = NO_DATABASES) -> None:
         self._models = models
         self._threads = threads
+        self._databases = databases
         self._built: dict[tuple[str, str], BuiltPackage] = {}
         self._lock = threading.Lock()
         self._building: dict[tuple[str, str], threading.Lock] = {}
@@ -112,7 +116,7 @@ class AgentShop:
         with building:
             with self._lock:  # `ready` takes one out for a moment
                 built = self._built.get(key)
-            built = built or build_package(package, self._models, self._threads)
+            built = built or build_package(package, self._models, self._threads, self._databases)
             self._keep(key, built)
         return built
 

@@ -34,7 +34,8 @@ class ModuleFinder(MetaPathFinder):
     def add(self, top: str, modules: Modules) -> None:
         self._by_top[top] = modules
         if self not in sys.meta_path:
-            sys.meta_path.append(self)
+            # First: of a folder with an `__init__.py` Python's own finder would load the files too, without `builtins`.
+            sys.meta_path.insert(0, self)
 
     @override
     def find_spec(
@@ -43,9 +44,11 @@ class ModuleFinder(MetaPathFinder):
         if not fullname.startswith(PACKAGE_MODULES):
             return None
         modules = self._by_top.get(fullname.partition(".")[0])
-        place = modules.find(fullname) if modules is not None else None
-        if modules is None or place is None:
+        if modules is None:
             return None
+        place = modules.find(fullname)
+        if place is None:  # nor may another finder follow a link out of the package
+            raise ModuleNotFoundError(f"No module named {fullname!r}", name=fullname)
         init = place / "__init__.py"
         file = place if place.suffix == ".py" and not place.is_dir() else init
         if "." not in fullname or (file is init and not init.is_file()):

@@ -239,12 +239,12 @@ def _is_choice(text: str) -> bool:
 _call: ContextVar[Call] = ContextVar("unattended_call")
 
 
-def current_call() -> Call:
-    """UIToolError outside of a run."""
+def current_call(function: str = "use_ui_tool") -> Call:
+    """The call that the package's function runs in; `function` asks for it. UIToolError outside of a run."""
     try:
         return _call.get()
     except LookupError:
-        raise UIToolError("use_ui_tool works in a run only: there is no chat here that could ask anybody") from None
+        raise UIToolError(f"{function} works in a run only: there is no chat here that could ask anybody") from None
 
 
 def calling(call: Call) -> Context:

@@ -4,7 +4,8 @@ The folder that holds the package becomes a Python package of a name that is use
 the package and `_shared` in it and every file as a module: relative imports, circles and threads are Python's own
 business, and two versions live side by side. An absolute import of a neighbour is turned into such a name by an
 `__import__` that only these modules see, so that `sys.modules` gets no plain names and imports inside of functions
-work. Whatever a file imports is read when the file is, so that a later import finds the same version.
+work. It also serves some modules of another runtime, by ours in `workflows.compat`. Whatever a file imports is read
+when the file is, so that a later import finds the same version.
 """
 
 import builtins
@@ -25,6 +26,9 @@ from workflows.chat.forked_copies import end_forked_copy
 from workflows.chat.incidents import Incident, with_place, words_of
 from workflows.chat.module_finder import PACKAGE_MODULES, ModuleFinder
 from workflows.chat.working_directory import WORKING_DIRECTORY
+from workflows.compat.databases import NO_DATABASES, Databases
+from workflows.compat.modules import ServedModules
+from workflows.compat.names import FOREIGN_WORKFLOWS, ROOTS
 from workflows.package.models import Package
 from workflows.package.reading.neighbours import find_module, find_neighbour, find_relative, is_allowed, is_installed
 from workflows.package.reading.parsed_code import OWN_ROOT, read_code
@@ -36,12 +40,15 @@ _numbers = itertools.count(1)
 class PackageModules:
     """Loads each file of a package once, however many tools, hooks and steps are in it."""
 
-    def __init__(self, package: Package) -> None:
+    def __init__(self, package: Package, databases: Databases = NO_DATABASES) -> None:
+        """`databases`: what the package's tools get of MongoDB, where they ask as in the other runtime."""
         self._root = package.folder.resolve()
         self._top = f"{_module_prefix(package)}{next(_numbers)}"
         self._places = {self._top: self._root.parent}  # of modules, by their names
         self._names: dict[tuple[str, str], str | None] = {}  # what the files mean by absolute names
         self._sources: dict[Path, bytes] = {}
+        self._served = ServedModules(databases)
+        self._installed: dict[str, bool] = {}  # whether Python has a module of its own by that name
         self.executed: dict[str, ModuleType] = {}
         self.incidents: list[Incident] = []  # while files were loaded
         self.builtins = {**vars(builtins), "__import__": self._import}
@@ -114,16 +121,43 @@ class PackageModules:
         fromlist: Sequence[str] | None = (),
         level: int = 0,
     ) -> ModuleType:
-        own = self._own_name(name, str((globals or {}).get("__file__"))) if level == 0 else None
+        if level == 0:
+            found = self._find_imported(name, str((globals or {}).get("__file__")), fromlist or ())
+            if found is not None:
+                return found
+        return builtins.__import__(name, globals, locals, fromlist or (), level)
+
+    def _find_imported(self, name: str, file: str, names: Sequence[str]) -> ModuleType | None:
+        """What the statement binds, or takes `names` from; None for what is neither the package's nor served to it."""
+        if name in (OWN_ROOT, FOREIGN_WORKFLOWS):
+            return self._bind_own_modules(name, file, names)
+        own = self._own_name(name, file)
         if own is None:
-            return builtins.__import__(name, globals, locals, fromlist or (), level)
-        if fromlist:
-            return builtins.__import__(own, globals, locals, fromlist, 0)
+            return self._find_served_module(name, names)
+        if names:
+            return builtins.__import__(own, fromlist=names)
         importlib.import_module(own)
         first, *rest = name.split(".")
-        if first == OWN_ROOT:
-            return _with(sys.modules[OWN_ROOT], rest[0], sys.modules[own.rsplit(".", len(rest) - 1)[0]])
-        return sys.modules[own.rsplit(".", len(rest))[0]]
+        if name.startswith(f"{FOREIGN_WORKFLOWS}."):
+            return _with(ModuleType(first), rest[0], _bind_workflows(own, rest[1:]))
+        return _bind_workflows(own, rest) if first == OWN_ROOT else sys.modules[own.rsplit(".", len(rest))[0]]
+
+    def _bind_own_modules(self, folder: str, file: str, names: Sequence[str]) -> ModuleType | None:
+        """For `from workflows import _shared, tools`: a module that has the package's own beside ours."""
+        own = {name: module for name in names if (module := self._own_name(f"{folder}.{name}", file)) is not None}
+        if not own or (folder == FOREIGN_WORKFLOWS and len(own) < len(names)):
+            return None
+        found = builtins.__import__(OWN_ROOT, fromlist=[name for name in names if name not in own])
+        for name, module in own.items():
+            found = _with(found, name, importlib.import_module(module))
+        return found
+
+    def _find_served_module(self, name: str, names: Sequence[str]) -> ModuleType | None:
+        """Of the other runtime. What is installed under the name is never shadowed."""
+        root = name.partition(".")[0]
+        if root in ROOTS and root not in self._installed:
+            self._installed[root] = is_installed(root, self._root)
+        return None if self._installed.get(root, True) else self._served.import_module(name, names)
 
     def _own_name(self, name: str, file: str) -> str | None:
         """None for what is none of the package's files."""
@@ -181,6 +215,11 @@ def _identifier(part: str) -> str:
         return part
     mark = zlib.crc32(part.encode(errors="surrogateescape"))
     return re.sub(r"\W", "_", part) + f"_{mark:08x}"
+
+
+def _bind_workflows(own: str, parts: Sequence[str]) -> ModuleType:
+    """Our `workflows` with the package's module, which Python has as `own`, under these parts of its name."""
+    return _with(sys.modules[OWN_ROOT], parts[0], sys.modules[own.rsplit(".", len(parts) - 1)[0]])
 
 
 def _with(module: ModuleType, name: str, value: ModuleType) -> ModuleType:

@@ -30,3 +30,22 @@ async def test_without_mongodb_a_worker_ends_with_one_line(stage: Stage) -> None
     assert [line for line in log.splitlines() if "worker_cannot_start" in line] == log.splitlines()[-1:], log
     assert "Traceback" not in log
     assert "worker_ready" not in log
+
+
+@pytest.mark.parametrize("command", ["worker", "up"])
+async def test_a_mistake_in_the_operators_file_ends_a_start_with_one_line(stage: Stage, command: str) -> None:
+    file = stage.folder / "unattended.yaml"
+    file.write_text("compat: {databases: [admin]}", encoding="utf-8")
+    process = await asyncio.create_subprocess_exec(
+        *role_command(command),
+        env=as_environment(stage.settings),
+        cwd=stage.folder,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+
+    output, _ = await asyncio.wait_for(process.communicate(), 30)
+
+    assert process.returncode == 2
+    said = f"{file}: compat.databases.0: admin belongs to the database server; no package is given it, so take it out"
+    assert output.decode() == f"unattended: {said}\n"

@@ -15,7 +15,6 @@ FEATURES = {
     "context providers",
     "failure chains and compensation",
     "live events of a run",
-    "this change",
 }
 
 

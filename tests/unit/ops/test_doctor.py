@@ -310,6 +310,30 @@ async def test_a_check_that_hangs_is_a_problem_of_its_own(tmp_path: Path, monkey
     assert (checks["redis"].level, checks["mongodb"].level) == ("problem", "problem")
 
 
+OPERATOR_FILES = [
+    (None, "ok", "none: there is no ./unattended.yaml, and UNATTENDED_CONFIG names none", ""),
+    ("compat: {databases: [shop, kb]}", "ok", "databases for tools (compat): shop, kb (", ""),
+    ("", "ok", "databases for tools (compat): none (", ""),
+    ("compat: {databases: [mine]}", "problem", "mine belongs to Unattended itself", "correct the file, or set"),
+    ("public_url: x", "problem", "public_url is not a key of the operator's file", "correct the file, or set"),
+]
+
+
+@pytest.mark.parametrize(("text", "level", "found", "advice"), OPERATOR_FILES)
+async def test_the_operators_file_has_a_line_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str | None, level: str, found: str, advice: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    if text is not None:
+        (tmp_path / "unattended.yaml").write_text(text, encoding="utf-8")
+
+    check = by_name(await examine(Settings(database="mine", data_dir=tmp_path)))["operator's file"]
+
+    assert check.level == level
+    assert found in check.found
+    assert check.advice.startswith(advice)
+
+
 async def test_a_variable_that_a_package_requires_is_a_problem_where_it_is_not_set(tmp_path: Path) -> None:
     packages = copy_of_the_library(tmp_path)
     file = packages / "DailyDigest" / "orchestrator.yaml"

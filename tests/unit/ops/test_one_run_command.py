@@ -11,12 +11,14 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
+from ops.cli.explained import explained
 from ops.cli.main import cli
 from ops.cli.turn_lines import failure_lines, turn_lines
 from ops.one_run.live_view import LiveView
 from ops.one_run.report import RunReport, ToolCallReport, TurnReport, turn_report
 from tests.unit.ops.test_one_run import DONE, PAIR, READ, calls, package, with_tool
 from workers.store.run import RunState
+from workflows.operator_file import OperatorFileError
 from workflows.outcome import Outcome, OutcomeError, OutcomeKind
 
 REFUSED = {"workflow_name": "Small", "initial_agent": "Nobody"}
@@ -172,6 +174,56 @@ def test_notes_go_to_stderr_also_with_json(tmp_path: Path) -> None:
 
         assert done.exit_code == 0
         assert done.stderr.startswith("note: no database is read here: order begin")
+
+
+ASKS_MONGODB = """
+from core.core_config import get_mongo_client
+async def act():
+    try:
+        await get_mongo_client()["shop"]["orders"].find_one({})
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (None, "DatabaseNotAllowedError: get_mongo_client gives no database here"),
+        (
+            "compat: {databases: [kb]}",
+            "DatabaseNotAllowedError: the database 'shop' is not allowed to packages, only k",
+        ),
+        (
+            "compat: {databases: [shop]}",
+            "DatabaseNotAllowedError: get_mongo_client has no server here: set UNATTEND",
+        ),
+    ],
+)
+def test_a_run_obeys_the_operators_file(tmp_path: Path, text: str | None, said: str) -> None:
+    folder = with_tool(tmp_path, ASKS_MONGODB)
+    answers = script(tmp_path, {"answers": {"A": [calls(), {"text": "x"}]}, **DONE})
+    file = tmp_path / "operator.yaml"
+    if text is not None:
+        file.write_text(text, encoding="utf-8")
+
+    environ = {} if text is None else {"UNATTENDED_CONFIG": str(file)}
+    done = unattended_run(folder, "--script", answers, "--json", **environ)
+
+    [call] = json.loads(done.stdout)["turns"][0]["tool_calls"]
+    assert call["result"].startswith(said)
+
+
+def test_a_mistake_in_the_operators_file_is_said_at_once(tmp_path: Path) -> None:
+    file = tmp_path / "operator.yaml"
+    file.write_text("destinations: {}", encoding="utf-8")
+
+    done = unattended_run(package(tmp_path), "--script", script(tmp_path), UNATTENDED_CONFIG=str(file))
+
+    assert isinstance(done.exception, OperatorFileError)
+    said = f"{file}: destinations is not a key of the operator's file; docs/operator-file.md lists its keys"
+    assert explained(done.exception) == (said, 2)
+    assert done.stdout == ""
 
 
 def test_values_of_variables_may_stand_in_a_file(tmp_path: Path) -> None:

@@ -107,7 +107,11 @@ def test_a_dotted_path_may_go_deeper_and_need_not_name_tools(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("body", "kind", "auto_invoke"),
     [
-        ({"tools": [tool(tool_type="UI_Tool", ui={"component": "X"}, ui_contract={"a": 1})]}, "UI_Tool", True),
+        (
+            {"tools": [tool(tool_type="UI_Tool", ui={"component": "X"}, ui_contract={"a": 1}, display="inline")]},
+            "UI_Tool",
+            True,
+        ),
         ({"tools": [tool(tool_type="UI_Tool", auto_tool_call=False)]}, "UI_Tool", False),
         ({"tools": [tool(tool_type="UI_Surface")]}, "UI_Surface", False),
         ({"ui_tools": {"A": [{"path": "workflows.P.tools.greet.greet"}]}}, "UI_Tool", True),

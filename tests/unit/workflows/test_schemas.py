@@ -25,7 +25,7 @@ def complaints(name: str, body: Any) -> list[str]:
 
 
 def test_every_file_has_one() -> None:
-    assert set(SCHEMA_NAMES) == {*STEMS, "ui_config", "task_batches", "models"}
+    assert set(SCHEMA_NAMES) == {*STEMS, "ui_config", "task_batches", "models", "unattended"}
 
 
 @pytest.mark.parametrize("name", SCHEMA_NAMES)

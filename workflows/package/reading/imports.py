@@ -4,17 +4,19 @@ Looked at as the worker would load them: a tool's file, the neighbours it import
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from workflows.compat.names import SERVED
 from workflows.package.reading.neighbours import (
     can_be_found,
     find_neighbour,
     find_relative,
+    has_module,
     is_installed,
     packages_above,
 )
-from workflows.package.reading.parsed_code import Code, Import
+from workflows.package.reading.parsed_code import Code, Import, read_tool_names
 from workflows.package.reading.section import Section
 
 _NAMED = 5
@@ -23,6 +25,7 @@ _MOST_FILES = 500  # of a tool
 
 Read = Callable[[Path], Code]
 _FOREIGN = "of another runtime: take the import out; ContextVariables and use_ui_tool are in workflows.tools"
+_NO_SUCH_NAME = "correct the name, or take it out"
 _MISSING = "which is not there: add the file, or correct the name, or use an import statement instead of a call"
 _NOT_INSTALLED = ", which is neither a file of the package nor installed here: add the file, or install it"
 _AMBIGUOUS = "by a name that is a file of the package and an installed module: the installed one is taken; for the file"
@@ -33,11 +36,13 @@ class _Faults:
     """By the code of their finding, and what else of the package a file needs."""
 
     faults: dict[str, list[Import]]
+    missing_names: list[Import]  # each with the names that its module lacks
     needed: dict[Path, bool]  # whether it is needed when the importing file is loaded
 
     @property
     def at_load(self) -> bool:
-        return any(each.at_load for code in ("foreign_import", "missing_module") for each in self.faults[code])
+        modules = [each for code in ("foreign_import", "missing_module") for each in self.faults[code]]
+        return any(each.at_load for each in modules) or any(each.names_at_load for each in self.missing_names)
 
 
 def report_imports(section: Section, field: str, file: Path, *, root: Path, read: Read, told: dict[Path, bool]) -> None:
@@ -53,6 +58,7 @@ def report_imports(section: Section, field: str, file: Path, *, root: Path, read
         looked_at += 1
         found = _look(each, root, read, at_load=at_load)
         _report(section, field, each, found.faults)
+        _report_names(section, field, each, found.missing_names)
         if not found.at_load:
             waiting += [(init, at_load) for init in packages_above(each, root)]
             waiting += found.needed.items()
@@ -60,12 +66,16 @@ def report_imports(section: Section, field: str, file: Path, *, root: Path, read
 
 def _look(file: Path, root: Path, read: Read, *, at_load: bool) -> _Faults:
     code = read(file)
-    found = _Faults({"foreign_import": [], "missing_module": [], "not_installed": [], "ambiguous_import": []}, {})
+    found = _Faults({"foreign_import": [], "missing_module": [], "not_installed": [], "ambiguous_import": []}, [], {})
     for each in code.imports[:_MOST_IMPORTS]:
-        one = Import(each.module, each.at_load and at_load, each.called)
+        one = each if at_load else replace(each, at_load=False, names_at_load=frozenset())
         fault, neighbour = _judge(one, file, root, lenient=code.extends_path)
         if fault is not None:
             found.faults[fault].append(one)
+        elif neighbour is None and (missing := _find_missing_names(one, root)):
+            found.missing_names.append(
+                replace(one, names=tuple(sorted(missing)), names_at_load=one.names_at_load & missing)
+            )
         if neighbour is not None and neighbour != file:
             found.needed[neighbour] = found.needed.get(neighbour, False) or one.at_load
     return found
@@ -80,12 +90,29 @@ def _judge(one: Import, file: Path, root: Path, *, lenient: bool) -> tuple[str |
         return None if there else "missing_module", found.file if found is not None else None
     found = find_neighbour(one.module, file, root)
     if found is None:
-        return _unfound(one, lenient=lenient), None
+        served = not one.called and one.module in SERVED
+        return _served_fault(one, root) if served else _unfound(one, lenient=lenient), None
     if is_installed(one.module, root):
         return "ambiguous_import" if found.exists else None, None
     if one.called and not lenient:
         return "missing_module", None
     return None if found.exists or lenient else "missing_module", found.file
+
+
+def _served_fault(one: Import, root: Path) -> str | None:
+    """What is wrong with the import of a served module. What is installed under its name is never shadowed."""
+    if is_installed(one.module, root):
+        return None if has_module(one.module) else "foreign_import"
+    served = SERVED[one.module]
+    return None if served.is_whole or (one.names and served.names.issuperset(one.names)) else "foreign_import"
+
+
+def _find_missing_names(one: Import, root: Path) -> frozenset[str]:
+    """Of the names that are taken from a module of ours, those that it does not have."""
+    known = read_tool_names(one.module)
+    if one.module in SERVED and not is_installed(one.module, root):
+        known = SERVED[one.module].names
+    return frozenset() if known is None or one.called else frozenset(one.names) - known
 
 
 def _unfound(one: Import, *, lenient: bool) -> str | None:
@@ -118,6 +145,19 @@ def _report(section: Section, field: str, file: Path, faults: dict[str, list[Imp
     for named, _ in _named(faults["ambiguous_import"]):
         message = f"{file.name} imports {named} {_AMBIGUOUS} write from .{named.partition(',')[0]} import …"
         section.warning("ambiguous_import", field, message)
+
+
+def _report_names(section: Section, field: str, file: Path, imports: list[Import]) -> None:
+    for each in imports:
+        known = SERVED[each.module].names if each.module in SERVED else read_tool_names(each.module) or frozenset()
+        near = section.findings.near(each.names[0], known)
+        hint = f"did you mean {near}?" if near is not None and len(each.names) == 1 else _NO_SUCH_NAME
+        named = ", ".join(each.names[:_NAMED])
+        message = f"{file.name} imports {named} from {each.module}, which has no such name: {hint}"
+        if each.names_at_load:
+            section.blocks("missing_name", field, f"{message}; it cannot be loaded")
+        else:
+            section.warning("missing_name", field, f"{message}; it fails when it is called")
 
 
 def _named(imports: list[Import]) -> Iterator[tuple[str, bool]]:

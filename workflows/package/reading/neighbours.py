@@ -1,16 +1,19 @@
 """Neighbours: the modules of a package that its files mean by a name, for the checks and for whoever loads them.
 
 `from helper import x` looks beside the importing file and then in the package, `_shared.x` and `workflows._shared.x`
-in ../_shared; `from .helper import x` where Python would. What Python or an installed library has under the name wins:
-a file that is called `stripe.py` must not stand in for the library that it uses itself.
+in ../_shared, also as `factory_app.workflows._shared.x`; `from .helper import x` where Python would. What Python or an
+installed library has under the name wins: a file that is called `stripe.py` must not stand in for the library that it
+uses itself.
 """
 
+import importlib.machinery
 import importlib.util
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from workflows.compat.names import FOREIGN_WORKFLOWS
 from workflows.package.raw.files import SHARED
 from workflows.package.reading.parsed_code import FOR_TOOLS, OUR_PACKAGES, OWN_ROOT
 
@@ -34,6 +37,8 @@ def find_neighbour(name: str, file: Path, root: Path) -> Neighbour | None:
     parts = tuple(name.split("."))
     if not _is_sane(name, parts) or parts[0] in sys.stdlib_module_names:
         return None
+    if name.startswith(f"{FOREIGN_WORKFLOWS}."):
+        parts = parts[1:]
     if parts[0] == OWN_ROOT:
         own = parts[1:2] in ((SHARED,), (root.name,)) and ".".join(parts[:2]) not in FOR_TOOLS
         return next(_found([root.parent], parts[1:], None, root), None) if own else None
@@ -62,6 +67,21 @@ def is_installed(name: str, root: Path) -> bool:
     except (ImportError, ValueError):
         return False
     return spec is not None and spec.origin is not None and not Path(spec.origin).is_relative_to(root)
+
+
+def has_module(name: str) -> bool:
+    """Whether what is installed has this module. Looked up folder by folder, since Python would import those above."""
+    top, *below = name.split(".")
+    try:
+        spec = importlib.util.find_spec(top)
+        for part in below:
+            if spec is None or spec.submodule_search_locations is None:
+                return False
+            places = list(spec.submodule_search_locations)
+            spec = importlib.machinery.PathFinder.find_spec(f"{spec.name}.{part}", places)
+    except (ImportError, ValueError):
+        return False
+    return spec is not None
 
 
 def can_be_found(name: str) -> bool:

@@ -4,10 +4,11 @@ import ast
 import hashlib
 import threading
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from workflows.compat.names import FOREIGN_WORKFLOWS, is_served_within
 from workflows.package.reading.plain_functions import plain_functions
 
 MAX_CODE_BYTES = 1024 * 1024
@@ -18,7 +19,9 @@ FOREIGN_ROOTS = frozenset({"mozaiks", "mozaiksai", "core", "logs", "factory_app"
 OWN_ROOT = "workflows"  # ours has the same name as the other runtime's folder of packages
 # Importable in a worker, and none of a package's business: its own file of such a name is meant.
 OUR_PACKAGES = frozenset({"accounting", "ops", "triggers", "unattended", "workers"})
-FOR_TOOLS = ("workflows.tools", "workflows.context")
+_FOLDERS = frozenset({OWN_ROOT, FOREIGN_WORKFLOWS})  # modules are taken from these, not names
+TOOLS = "workflows.tools"
+FOR_TOOLS = (TOOLS, "workflows.context")
 _OWN_FOLDER = Path(__file__).resolve().parents[2]
 _IMPORTING_CALLS = frozenset({"import_module", "__import__"})
 _LITERALS = (ast.Constant, ast.JoinedStr, ast.List, ast.Tuple, ast.Dict, ast.Set)
@@ -27,11 +30,14 @@ _LITERALS = (ast.Constant, ast.JoinedStr, ast.List, ast.Tuple, ast.Dict, ast.Set
 @dataclass(frozen=True, slots=True)
 class Import:
     """`at_load`: without this module the importing file cannot be loaded at all. A relative one keeps its dots.
-    `called`: by `import_module`, which finds only what Python has installed."""
+    `called`: by `import_module`, which finds only what Python has installed. `names` are taken from it, and the file
+    cannot be loaded without those that are in `names_at_load`."""
 
     module: str
     at_load: bool
     called: bool = False
+    names: tuple[str, ...] = ()
+    names_at_load: frozenset[str] = frozenset()
 
     @property
     def is_relative(self) -> bool:
@@ -105,6 +111,11 @@ def read_code(file: Path) -> Code:
     return _parsed.get(content)
 
 
+def read_tool_names(module: str) -> frozenset[str] | None:
+    """What our module for tools has, read off its file. None for any other module."""
+    return read_code(_OWN_FOLDER / "tools.py").names if module == TOOLS else None
+
+
 def _parse(content: bytes) -> Code:
     try:
         with warnings.catch_warnings():
@@ -117,6 +128,7 @@ def _parse(content: bytes) -> Code:
     names: set[str] = set()
     defined: list[tuple[ast.stmt, frozenset[str]]] = []
     imports: dict[tuple[str, bool], bool] = {}
+    taken: dict[str, dict[str, bool]] = {}  # names by module, and whether the file cannot be loaded without them
     calls = any(each.encode() in content for each in _IMPORTING_CALLS)  # expressions are far more than statements
     for statement, top, at_load in _statements(tree):
         if top:
@@ -126,7 +138,13 @@ def _parse(content: bytes) -> Code:
         named += _imported_by_calls(statement) if calls else []
         for each in named:
             imports[each] = imports.get(each, False) or at_load
-    found = tuple(Import(module, at_load, called) for (module, called), at_load in imports.items())
+        for module, name in _list_taken_names(statement):
+            of_module = taken.setdefault(module, {})
+            of_module[name] = of_module.get(name, False) or at_load
+    found = tuple(
+        _make_import(module, at_load, called, {} if called else taken.get(module, {}))
+        for (module, called), at_load in imports.items()
+    )
     asked = frozenset(_ui_tools(tree)) if b"use_ui_tool" in content else frozenset()
     return Code(
         frozenset(names),
@@ -135,6 +153,11 @@ def _parse(content: bytes) -> Code:
         ui_tools=asked,
         plain=frozenset() if ANY_NAME in names else plain_functions(defined),
     )
+
+
+def _make_import(module: str, at_load: bool, called: bool, names: Mapping[str, bool]) -> Import:
+    needed = frozenset(name for name, is_needed in names.items() if is_needed)
+    return Import(module, at_load, called, tuple(names), needed)
 
 
 def _ui_tools(tree: ast.Module) -> Iterator[str]:
@@ -215,11 +238,20 @@ def _imported(statement: ast.stmt) -> Iterator[str]:
         yield from (alias.name for alias in statement.names)
     elif isinstance(statement, ast.ImportFrom):
         module = "." * statement.level + (statement.module or "")
-        if module == OWN_ROOT or not statement.module:  # what is taken from it are modules themselves
+        if module in _FOLDERS or not statement.module:  # what is taken from it are modules themselves
             within = f"{module}." if statement.module else module
             yield from (within + alias.name for alias in statement.names)
         else:
-            yield module
+            served = {alias.name for alias in statement.names if is_served_within(module, alias.name)}
+            yield from (f"{module}.{name}" for name in sorted(served))
+            if len(served) < len(statement.names):
+                yield module
+
+
+def _list_taken_names(statement: ast.stmt) -> Iterator[tuple[str, str]]:
+    """The module and the name of each `from module import name`; a star takes what is there."""
+    if isinstance(statement, ast.ImportFrom) and statement.level == 0 and statement.module:
+        yield from ((statement.module, alias.name) for alias in statement.names if alias.name != ANY_NAME)
 
 
 def _imported_by_calls(statement: ast.stmt) -> Iterator[tuple[str, bool]]:

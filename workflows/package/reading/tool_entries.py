@@ -6,6 +6,7 @@ from typing import Any
 
 from workflows.package.models import ALL_AGENTS
 from workflows.package.reading.code import PackageCode
+from workflows.package.reading.parsed_code import OWN_ROOT
 from workflows.package.reading.section import Section
 
 _EVERY_AGENT = {ALL_AGENTS, "all_agents"}
@@ -67,9 +68,9 @@ def report_integration(section: Section) -> None:
 
 def _dotted(path: str) -> tuple[str, str]:
     """The file inside the package, and the function: `workflows.Any.tools.mail.send` is send in tools/mail.py."""
-    *module, function = path.strip().replace(":", ".").split(".")
+    *module, function = path.strip().removeprefix("factory_app.").replace(":", ".").split(".")
     if "tools" in module:
         module = module[module.index("tools") :]
-    elif module[:1] == ["workflows"]:
+    elif module[:1] == [OWN_ROOT]:
         module = module[2:]
     return ("/".join(module) + ".py" if all(module) and module else "", function)

@@ -58,7 +58,7 @@ def _tool(
     bound = section.flag("bind_to_agent", default=True)
     auto_invoke = section.flag("auto_invoke", "auto_tool_call", default=kind == "UI_Tool")
     if kind != "Agent_Tool":
-        section.get("ui", "ui_contract")
+        section.get("ui", "ui_contract", "display")
         section.warning("ui_tool_headless", "tool_type", f"{kind} {NEEDS_PERSON}")
     timeout_s = read_duration_s(section, "timeout_s", "timeout_seconds", "timeout", default=0.0, longest_s=86400)
     on_error = _on_error(section, is_automatic=auto_invoke and not bound)

@@ -6,6 +6,7 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from workflows.models_file import models_file_schema as models_file
+from workflows.operator_file import operator_file_schema as operator_file
 from workflows.package.schemas.agents import agents
 from workflows.package.schemas.batches import task_batches, ui_config
 from workflows.package.schemas.context_variables import context_variables
@@ -50,6 +51,7 @@ _SCHEMAS: Mapping[str, Callable[[], Schema]] = {
     "task_batches": task_batches,
     "ui_config": ui_config,
     "models": models_file,
+    "unattended": operator_file,
 }
 SCHEMA_NAMES = tuple(_SCHEMAS)
 

@@ -57,7 +57,7 @@ _TOOL = mapping(
             get_args(OnError),
             "What a failed call does: the model is told, or the run fails as tool_error; default tell",
         ),
-        **read_only("ui", "ui_contract", "outcome", "constraints", "integration"),
+        **read_only("ui", "ui_contract", "display", "outcome", "constraints", "integration"),
     },
     required=["file", "function"],
 )

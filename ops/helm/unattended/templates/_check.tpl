@@ -20,6 +20,13 @@
 {{- if and (or .Values.packages.path .Values.packages.volume) (eq (int $models) 0) }}
 {{- $problems = append $problems "models is empty, but packages are not: set models.config, models.configMap or models.path" }}
 {{- end }}
+{{- $operator := 0 }}
+{{- range list .Values.operatorFile.path .Values.operatorFile.config .Values.operatorFile.configMap }}
+{{- if . }}{{ $operator = add $operator 1 }}{{ end }}
+{{- end }}
+{{- if gt (int $operator) 1 }}
+{{- $problems = append $problems "operatorFile: set one of path, config and configMap" }}
+{{- end }}
 {{- with .Values.worker.autoscaling }}
 {{- if and .enabled (not .prometheusUrl) }}
 {{- $problems = append $problems "worker.autoscaling.prometheusUrl is empty: write where KEDA reaches Prometheus, such as http://prometheus-operated.monitoring.svc:9090" }}

@@ -23,6 +23,10 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- if .Values.models.config }}{{ include "unattended.fullname" . }}-models{{ else }}{{ .Values.models.configMap }}{{ end }}
 {{- end }}
 
+{{- define "unattended.operatorConfigMap" -}}
+{{- if .Values.operatorFile.config }}{{ include "unattended.fullname" . }}-operator{{ else }}{{ .Values.operatorFile.configMap }}{{ end }}
+{{- end }}
+
 {{/* A value as the text of a variable. Numbers of a values file are floats: 1048576 would become 1.048576e+06. */}}
 {{- define "unattended.text" -}}
 {{- if and (kindIs "float64" .) (eq (floor .) .) }}{{ int64 . }}{{ else }}{{ . }}{{ end }}

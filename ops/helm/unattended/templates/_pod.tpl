@@ -23,6 +23,11 @@
 {{- else if $root.Values.models.path }}
 - {name: UNATTENDED_MODELS, value: {{ $root.Values.models.path | quote }}}
 {{- end }}
+{{- if include "unattended.operatorConfigMap" $root }}
+- {name: UNATTENDED_CONFIG, value: /etc/unattended/operator/unattended.yaml}
+{{- else if $root.Values.operatorFile.path }}
+- {name: UNATTENDED_CONFIG, value: {{ $root.Values.operatorFile.path | quote }}}
+{{- end }}
 {{- end }}
 {{- if eq .role "worker" }}
 - {name: UNATTENDED_CONCURRENCY, value: {{ $root.Values.worker.concurrency | int | quote }}}
@@ -52,6 +57,9 @@
 {{- if and (include "unattended.modelsConfigMap" .root) (has .role (list "worker" "doctor")) }}
 - {name: models, mountPath: /etc/unattended/models, readOnly: true}
 {{- end }}
+{{- if and (include "unattended.operatorConfigMap" .root) (has .role (list "worker" "doctor")) }}
+- {name: operator-file, mountPath: /etc/unattended/operator, readOnly: true}
+{{- end }}
 {{- range .root.Values.secrets.files }}
 {{- if include "unattended.isFor" (dict "roles" .roles "role" $.role) }}
 - {name: {{ printf "secret-%s" .secret | replace "." "-" }}, mountPath: /etc/unattended/secrets/{{ .secret }}, readOnly: true}
@@ -66,6 +74,9 @@
 {{- end }}
 {{- if and (include "unattended.modelsConfigMap" .root) (has .role (list "worker" "doctor")) }}
 - {name: models, configMap: {name: {{ include "unattended.modelsConfigMap" .root }}}}
+{{- end }}
+{{- if and (include "unattended.operatorConfigMap" .root) (has .role (list "worker" "doctor")) }}
+- {name: operator-file, configMap: {name: {{ include "unattended.operatorConfigMap" .root }}}}
 {{- end }}
 {{- range .root.Values.secrets.files }}
 {{- if include "unattended.isFor" (dict "roles" .roles "role" $.role) }}

@@ -22,6 +22,7 @@ EVERYTHING: Values = {
     "settings": {"UNATTENDED_BODY_LIMIT_BYTES": 2097152, "CONTEXT_INCLUDE_SCHEMA": False, "UNATTENDED_CAPS": "app=20"},
     "packages": {"volume": {"configMap": {"name": "flows", "items": [{"key": "a", "path": "Morning/agents.yaml"}]}}},
     "models": {"config": {"models": {"default": {"provider": "openai", "model": "m", "api_key": "env:MODEL_KEY"}}}},
+    "operatorFile": {"config": {"compat": {"databases": ["shop"]}}},
     "secrets": {
         "env": [
             {"name": "MODEL_KEY", "secret": "models", "key": "openai", "roles": ["worker"]},

@@ -171,6 +171,17 @@ def test_the_models_file_is_what_the_values_say(render: Render) -> None:
     assert settings_of(shown, "worker").models == Path("/etc/unattended/models/models.yaml")
 
 
+def test_the_operators_file_is_what_the_values_say(render: Render) -> None:
+    shown = render("everything")
+    [file] = [each for each in shown.of_kind("ConfigMap") if "unattended.yaml" in each["data"]]
+    volumes = pod_of(shown.of_role("Deployment", "worker"))["volumes"]
+
+    assert yaml.safe_load(file["data"]["unattended.yaml"]) == EVERYTHING["operatorFile"]["config"]
+    assert {"name": "operator-file", "configMap": {"name": file["metadata"]["name"]}} in volumes
+    assert settings_of(shown, "worker").config == Path("/etc/unattended/operator/unattended.yaml")
+    assert settings_of(render("minimal"), "worker").config is None
+
+
 @pytest.mark.parametrize("name", SETS)
 def test_notes_name_what_there_is(render: Render, name: str) -> None:
     shown = render(name)

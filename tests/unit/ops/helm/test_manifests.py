@@ -8,7 +8,7 @@ import kubernetes_validate  # type: ignore[import-untyped]  # it brings no types
 import pytest
 from jsonschema import Draft7Validator
 
-from tests.unit.ops.helm.chart import EVERYTHING, MINIMAL, ROLES, SETS, Document, Rendered, pod_of, rendered
+from tests.unit.ops.helm.chart import EVERYTHING, MINIMAL, ROLES, SETS, Document, Rendered, Values, pod_of, rendered
 
 Render = Callable[[str], Rendered]
 OLDEST = "1.29"  # Chart.yaml says so
@@ -191,6 +191,7 @@ def test_secrets_and_files_go_to_those_who_need_them(render: Render) -> None:
     assert holders("/etc/unattended/secrets/shop.keys") == ["gateway"]
     assert holders("/packages") == ["gateway", "scheduler", "watcher", "worker"]
     assert holders("/etc/unattended/models/models.yaml") == ["worker"]
+    assert holders("/etc/unattended/operator/unattended.yaml") == ["worker"]
     assert holders("UNATTENDED_REDIS_URL") == ["gateway", "scheduler", "watcher", "worker"]
     assert holders("UNATTENDED_MONGODB_URL") == list(ROLES)
 
@@ -206,11 +207,18 @@ def test_what_a_role_says_of_its_pods_goes_before_what_is_said_of_all(render: Re
     assert {each["metadata"]["annotations"]["note"] for each in (worker, exporter)} == {"here"}
 
 
-def test_another_models_file_starts_workers_anew(renderer: Path, render: Render) -> None:
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"models": {"config": {"models": {"default": {"provider": "script"}}}}},
+        {"operatorFile": {"config": {"compat": {"databases": []}}}},
+    ],
+)
+def test_another_mounted_file_starts_workers_anew(renderer: Path, render: Render, changed: Values) -> None:
     def annotations(shown: Rendered) -> Document:
         return dict(shown.of_role("Deployment", "worker")["spec"]["template"]["metadata"]["annotations"])
 
-    other = rendered(renderer, {**EVERYTHING, "models": {"config": {"models": {"default": {"provider": "script"}}}}})
+    other = rendered(renderer, {**EVERYTHING, **changed})
 
     assert annotations(other) != annotations(render("everything"))
 

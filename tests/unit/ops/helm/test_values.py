@@ -90,6 +90,7 @@ def test_a_value_that_is_not_meant_is_named(values: Values, words: str) -> None:
         ({"packages": {"path": "/flows", "volume": {"emptyDir": {}}}, "models": {"path": "/m"}}, "packages.path and"),
         ({"packages": {"path": "/flows"}}, "models is empty, but packages are not"),
         ({"models": {"path": "/m", "configMap": "models"}}, "models: set one of path, config and configMap"),
+        ({"operatorFile": {"path": "/o", "config": {"compat": {}}}}, "operatorFile: set one of path, config and"),
         ({"worker": {"autoscaling": {"enabled": True}}}, "worker.autoscaling.prometheusUrl is empty"),
         ({"worker": {"autoscaling": {"minReplicas": 30}}}, "worker.autoscaling.minReplicas is above maxReplicas"),
         ({"ingress": {"enabled": True}}, "ingress.host is empty"),

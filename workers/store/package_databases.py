@@ -1,0 +1,149 @@
+"""Package databases: the client that tools are given, for the databases that the operator's file allows.
+
+Each operation is checked where it is carried out: its database, its collection, its method and what it sends. That is a
+guard against accidents and not a sandbox, since a tool is Python in this process. An operation runs on the loop of the
+process's own client, whichever loop the tool has.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import Any, TypeVar
+
+from bson.codec_options import CodecOptions
+from pymongo import AsyncMongoClient
+from pymongo.asynchronous.collection import AsyncCollection
+
+from workers.store.package_client import (
+    CHANGES_OF_A_CURSOR,
+    KEYWORDS,
+    METHODS,
+    Access,
+    Document,
+    Fetch,
+    Operation,
+    PackageClient,
+)
+from workers.store.package_queries import check_collection, check_pipeline, check_query, copy_query
+from workflows.compat.databases import DatabaseNotAllowedError
+from workflows.context.queries import is_servers_own
+
+Client = AsyncMongoClient[Document]
+T = TypeVar("T")
+
+
+class PackageDatabases:
+    """`connect` gives the process's client of MongoDB, which belongs to `loop`."""
+
+    def __init__(
+        self,
+        allowed: Sequence[str],
+        *,
+        own_database: str,
+        connect: Callable[[], Client],
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
+        self._allowed = frozenset(allowed)
+        self._check = partial(check_database, allowed=self._allowed, own_database=own_database)
+        self._connect = connect
+        self._loop = loop
+
+    def open_client(self) -> "PackageClient":
+        if not self._allowed:
+            raise DatabaseNotAllowedError(
+                "get_mongo_client gives no database here: the operator's file names none. Write `compat: {databases:"
+                " [NAME]}` into ./unattended.yaml, or into the file that UNATTENDED_CONFIG names"
+            )
+        return PackageClient(self._access())
+
+    def _access(self) -> Access:
+        """Functions that hold this object where no attribute leads to it."""
+
+        async def run(operation: Operation) -> Any:
+            return await self._run_on_loop(lambda: self._run(operation))
+
+        async def open_cursor(operation: Operation) -> Fetch:
+            fetch = await self._run_on_loop(lambda: self._open(operation))
+
+            async def fetch_on_loop(count: int | None) -> list[Document]:
+                return await self._run_on_loop(lambda: fetch(count))
+
+            return fetch_on_loop
+
+        async def list_collections(database: str) -> list[str]:
+            return await self._run_on_loop(lambda: self._list_collections(database))
+
+        return Access(self._check, run, open_cursor, list_collections)
+
+    def _collection(self, operation: Operation) -> AsyncCollection[Document]:
+        self._check(operation.database)
+        check_collection(operation.database, operation.collection)
+        # Times without a zone, as the driver gives them by itself: the tools were written for that.
+        database = self._connect().get_database(operation.database, codec_options=CodecOptions())
+        return database.get_collection(operation.collection)
+
+    async def _run(self, operation: Operation) -> Any:
+        method = getattr(self._collection(operation), _check_method(operation))
+        arguments, keywords = _check_arguments(operation)
+        return await method(*arguments, **keywords)
+
+    async def _open(self, operation: Operation) -> Fetch:
+        method = getattr(self._collection(operation), _check_method(operation))
+        arguments, keywords = _check_arguments(operation)
+        cursor = method(*arguments, **keywords)
+        if operation.method == "aggregate":
+            cursor = await cursor
+        for name, given in operation.changes:
+            if name not in CHANGES_OF_A_CURSOR:
+                raise DatabaseNotAllowedError(f"{name} of a cursor is not served to packages")
+            getattr(cursor, name)(*copy_query(given))
+        fetch: Fetch = cursor.to_list
+        return fetch
+
+    async def _list_collections(self, database: str) -> list[str]:
+        self._check(database)
+        names = await self._connect().get_database(database).list_collection_names()
+        return [name for name in names if not is_servers_own(database, name)]
+
+    async def _run_on_loop(self, make: Callable[[], Awaitable[T]]) -> T:
+        if asyncio.get_running_loop() is self._loop:
+            return await make()
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(_await_made(make), self._loop))
+
+
+def check_database(name: Any, *, allowed: frozenset[str], own_database: str) -> None:
+    """DatabaseNotAllowedError unless it is a text that the operator's file names."""
+    if type(name) is not str:
+        raise DatabaseNotAllowedError("the name of a database is a text")
+    if name.lower() == own_database.lower() or is_servers_own(name, "") or name not in allowed:
+        raise DatabaseNotAllowedError(
+            f"the database {name[:64]!r} is not allowed to packages, only {', '.join(sorted(allowed))}: the operator's"
+            " file names them under compat.databases"
+        )
+
+
+async def _await_made(make: Callable[[], Awaitable[T]]) -> T:
+    return await make()
+
+
+def _check_method(operation: Operation) -> str:
+    if operation.method not in METHODS:
+        raise DatabaseNotAllowedError(f"{operation.method} of a collection is not served to packages")
+    return operation.method
+
+
+def _check_arguments(operation: Operation) -> tuple[list[Any], dict[str, Any]]:
+    """Copies of what is sent, so that nothing of it changes after it was checked."""
+    arguments, keywords = copy_query(operation.arguments), copy_query(operation.keywords or {})
+    if keywords.get("session", operation) is None:  # as helpers of packages pass it on
+        del keywords["session"]
+    if len(arguments) > METHODS[operation.method]:
+        raise DatabaseNotAllowedError(f"{operation.method} is given too many arguments; sessions are not served")
+    unknown = next((name for name in keywords if name not in KEYWORDS), None)
+    if unknown is not None:
+        raise DatabaseNotAllowedError(f"{operation.method} takes no {unknown} here; leave it out")
+    if operation.method == "aggregate":
+        check_pipeline(keywords.get("pipeline", next(iter(arguments), None)), database=operation.database)
+    if operation.method not in ("insert_one", "insert_many"):  # what is inserted is data
+        check_query([arguments, keywords])
+    return arguments, keywords

@@ -1,0 +1,52 @@
+"""Frozen: copies of context values that share nothing with the context they were taken from."""
+
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+from pydantic import BaseModel
+
+_PLAIN = (str, int, float, bool, bytes, type(None))
+
+
+def detach(value: Any) -> Any:
+    """A deep copy as plain data: mappings as dicts, lists, tuples and sets as lists.
+
+    ValueError for a value that contains itself. TypeError for an object of a class that can be changed and is neither a
+    Pydantic model nor a dataclass.
+    """
+    return _detach(value, ())
+
+
+def _detach(value: Any, above: tuple[int, ...]) -> Any:
+    if isinstance(value, _PLAIN):
+        return value
+    if id(value) in above:
+        raise ValueError("context value contains a recursive cycle")
+    parts, above = _parts(value), (*above, id(value))
+    if isinstance(parts, Mapping):
+        return {key: _detach(item, above) for key, item in parts.items()}
+    return value if parts is None else [_detach(item, above) for item in parts]
+
+
+def _parts(value: Any) -> Mapping[Any, Any] | list[Any] | None:
+    """What the value consists of; None for one that cannot be changed."""
+    if isinstance(value, BaseModel):
+        return value.model_dump(mode="json")
+    if is_dataclass(value) and not isinstance(value, type):
+        return {each.name: getattr(value, each.name) for each in fields(value)}
+    if isinstance(value, Mapping):
+        return value
+    if isinstance(value, list | tuple):
+        return list(value)
+    if isinstance(value, set | frozenset):
+        return sorted(value, key=_sort_key)
+    if isinstance(value, type) or not hasattr(value, "__dict__"):
+        return None
+    raise TypeError(
+        f"detach: {type(value).__name__} is not plain data; keep dicts, lists, dataclasses or Pydantic models"
+    )
+
+
+def _sort_key(value: Any) -> str:
+    return f"{type(value).__name__}:{value!r}"

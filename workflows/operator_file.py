@@ -1,0 +1,89 @@
+"""The operator's file: what is decided for a whole installation and is no single value, such as which databases the
+tools of packages may open. Its entries are all optional, and so is the file."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
+
+from workflows.context.queries import is_servers_own
+from workflows.package.findings import PackageError
+from workflows.package.raw.data_files import read_document
+
+NAME = "unattended.yaml"
+MAX_DATABASES = 100
+
+_NOT_IN_NAMES = r'/ \ . " $ * < > : | ?'
+_WORDS = {"model_type": "write a mapping", "tuple_type": "write a list", "string_type": "write a text"}
+
+DatabaseName = Annotated[str, StringConstraints(strict=True, pattern=r'^[^/\\. "$*<>:|?\x00]{1,63}$')]
+
+
+class OperatorFileError(ValueError):
+    """The operator's file cannot be used; the text names file and key."""
+
+
+class _Entry(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Compat(_Entry):
+    """`databases`: what `get_mongo_client` gives to the tools of every package, each as a whole."""
+
+    databases: tuple[DatabaseName, ...] = Field(default=(), max_length=MAX_DATABASES)
+
+
+class OperatorFile(_Entry):
+    compat: Compat = Compat()
+
+
+def operator_file_schema() -> dict[str, Any]:
+    """From the entries themselves, as a JSON Schema."""
+    schema = OperatorFile.model_json_schema(ref_template="#/definitions/{model}")
+    definitions = schema.pop("$defs", {})
+    return {**schema, "definitions": definitions}
+
+
+def operator_path(configured: Path | None) -> Path | None:
+    """What is configured; else ./unattended.yaml where it exists; else none."""
+    own = (configured or Path(NAME)).absolute()
+    return own if configured is not None or own.is_file() else None
+
+
+def read_operator_file(path: Path | None, *, own_database: str) -> OperatorFile:
+    """An empty one without a path. `own_database` is Unattended's, which no package may have."""
+    if path is None:
+        return OperatorFile()
+    try:
+        document = read_document(path)
+    except PackageError as error:
+        raise OperatorFileError(f"{path}: {error.finding.message}") from None
+    except OSError as error:
+        raise OperatorFileError(f"the operator's file {path} cannot be read: {error.strerror}") from None
+    if document.notes:  # a key that stands there twice: one of the two would be dropped
+        note = document.notes[0]
+        raise OperatorFileError(f"{path}{f':{note.line}' if note.line else ''}: {note.message}")
+    try:
+        file = OperatorFile.model_validate(document.data)
+    except ValidationError as error:
+        raise OperatorFileError(f"{path}: {_problem(error)}") from None
+    for index, name in enumerate(file.compat.databases):
+        if name.lower() == own_database.lower() or is_servers_own(name, ""):
+            owner = "the database server" if is_servers_own(name, "") else "Unattended itself"
+            raise OperatorFileError(
+                f"{path}: compat.databases.{index}: {name} belongs to {owner}; no package is given it, so take it out"
+            )
+    return file
+
+
+def _problem(error: ValidationError) -> str:
+    first = error.errors(include_url=False)[0]
+    place = ".".join(map(str, first["loc"]))
+    if first["type"] == "extra_forbidden":
+        return f"{place} is not a key of the operator's file; docs/operator-file.md lists its keys"
+    if first["type"] == "string_pattern_mismatch":
+        return f"{place}: write the name of a database, at most 63 characters, no space and none of {_NOT_IN_NAMES}"
+    if not place:
+        return "write a mapping, such as compat: {databases: [shop]}"
+    words = next((words for kind, words in _WORDS.items() if first["type"].startswith(kind)), first["msg"])
+    return f"{place}: {words}"
