@@ -81,6 +81,8 @@ def _check_words_of_user(package: Package, findings: Findings) -> None:
 
 def _check_interface(package: Package, findings: Findings) -> None:
     waiting = [name for name, variable in package.variables.items() if _waits(variable, package)]
+    written = _written_by_code(package) if waiting else frozenset()
+    waiting = [name for name in waiting if name not in written]
     for name in waiting:
         message = (
             f"{name} waits for an answer in a user interface, where nobody is in a headless run;"
@@ -118,7 +120,7 @@ def _waits(variable: Variable, package: Package) -> bool:
     if not asked:
         return False
     others = [each for each in _transitions(variable) if not _needs_person(each.trigger, package)]
-    return not all(_is_replaced(each, others) for each in asked) and not _is_written_by_code(variable.name, package)
+    return not all(_is_replaced(each, others) for each in asked)
 
 
 def _needs_person(trigger: Trigger, package: Package) -> bool:
@@ -141,9 +143,10 @@ def _end(transition: Transition) -> Hashable | None:
     return None if captured_group(transition.to) is not None else value_key(transition.to)
 
 
-def _is_written_by_code(name: str, package: Package) -> bool:
+def _written_by_code(package: Package) -> frozenset[str]:
+    """Variables that tools, lifecycle tools and hooks set without asking a person."""
     parts: list[Tool | LifecycleTool | Hook] = [*package.tools, *package.lifecycle_tools, *package.hooks]
-    return any(name in names_written_alone(file) for file in dict.fromkeys(each.file for each in parts))
+    return frozenset().union(*map(names_written_alone, {each.file for each in parts}))
 
 
 def _is_answered(trigger: Trigger, answers: UIResponses, package: Package) -> bool:
