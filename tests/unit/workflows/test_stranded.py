@@ -1,4 +1,4 @@
-"""Stranded runs: a chat that ends after an agent of whose conditions none held in the run."""
+"""Stranded runs: a chat that ends after an agent none of whose conditions held in the run."""
 
 from pathlib import Path
 from typing import Any, get_args

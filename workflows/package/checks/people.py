@@ -109,7 +109,7 @@ def _transitions(variable: Variable) -> Sequence[Transition]:
 
 
 def _waits(variable: Variable, package: Package) -> bool:
-    """Unless whatever starts a run also answers, or the same comes about without a person."""
+    """Whether it needs a person: some trigger gives no answer in advance, and nothing else leads to the same value."""
     answers = [spec.ui_responses for spec in package.triggers]
     asked = [
         each
@@ -137,7 +137,7 @@ def _is_replaced(transition: Transition, others: Collection[Transition]) -> bool
 
 
 def _end(transition: Transition) -> Hashable | None:
-    """None where it is whatever was said or answered."""
+    """The value that it leads to; None where that is part of a reply or an answer."""
     if isinstance(transition.to, Unset):
         return None if getattr(transition.trigger, "response_key", None) is not None else value_key(True)
     return None if captured_group(transition.to) is not None else value_key(transition.to)

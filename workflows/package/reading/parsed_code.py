@@ -98,7 +98,7 @@ class _ParsedCode:
 
 
 _parsed = _ParsedCode()
-_parsing = threading.Lock()  # `warnings` knows no threads
+_parsing = threading.Lock()  # `warnings` is not safe in threads
 
 
 def read_code(file: Path) -> Code:

@@ -1,4 +1,4 @@
-"""Plain functions: those of a module that can never be given the context, as far as their parameters tell."""
+"""Plain functions: those of a module whose parameters show that they are never given the context."""
 
 import ast
 from collections.abc import Iterable, Sequence
