@@ -223,7 +223,7 @@ def test_a_run_obeys_the_operators_file(tmp_path: Path, text: str | None, said: 
     assert call["result"].startswith(said)
 
 
-def test_a_mistake_in_the_operators_file_is_said_at_once(tmp_path: Path) -> None:
+def test_a_mistake_in_the_operators_file_is_reported_at_once(tmp_path: Path) -> None:
     file = tmp_path / "operator.yaml"
     file.write_text("destinations: {}", encoding="utf-8")
 
