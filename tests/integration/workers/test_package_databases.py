@@ -3,6 +3,7 @@
 import asyncio
 import copy
 import os
+import threading
 from collections.abc import AsyncIterator, Callable, Mapping
 from datetime import datetime
 from typing import Any
@@ -20,6 +21,7 @@ from pymongo.errors import DuplicateKeyError, InvalidOperation, OperationFailure
 from tests.integration.stage import Stage, relay
 from workers.store.package_client import CollectionCall, PackageClient, PackageCollection, PackageDatabase
 from workers.store.package_databases import PackageDatabases
+from workers.store.package_queries import copy_query
 from workers.store.run_store import RunStore
 from workflows.compat.databases import DatabaseNotAllowedError
 
@@ -126,6 +128,27 @@ async def test_a_tool_with_a_loop_of_its_own_is_served(client: PackageClient, sh
     found = await asyncio.to_thread(asyncio.run, work())
 
     assert [each["n"] for each in found] == [7, 7]
+
+
+async def test_what_a_tool_sends_is_copied_in_its_own_thread(
+    client: PackageClient, shop: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads: set[int] = set()
+
+    def copy_noted(value: Any) -> Any:
+        threads.add(threading.get_ident())
+        return copy_query(value)
+
+    monkeypatch.setattr("workers.store.package_databases.copy_query", copy_noted)
+
+    async def work() -> int:
+        orders = client[shop].orders
+        await orders.insert_many([{"n": 1}, {"n": 2}])
+        await orders.aggregate([{"$match": {"n": 1}}]).to_list()
+        await orders.find().limit(1).to_list()
+        return threading.get_ident()
+
+    assert {await asyncio.to_thread(asyncio.run, work())} == threads
 
 
 REFUSED_NAMES = [
