@@ -29,7 +29,7 @@ def serve(settings: Settings) -> None:
     """`settings` has both server addresses. Ends the process when the worker was told to stop."""
     # Until Celery takes over. As the first process of a container it would not even hear a signal without a handler.
     signal.signal(signal.SIGTERM, lambda *_: os._exit(HANDED_BACK))
-    # Faults of both files are said before anything starts.
+    # A fault of either file ends the process before anything starts.
     read_models_file(models_path(settings.models, library=LIBRARY))
     read_operator_file(operator_path(settings.config), own_database=settings.database)
     app = configure(settings)

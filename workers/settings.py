@@ -85,7 +85,7 @@ class Settings:
         shown="`./models.yaml`, else the library's canned answers",
     )
     config: Path | None = _setting(
-        "The operator's file, as `docs/operator-file.md` says",
+        "The operator's file: see `docs/operator-file.md`",
         default=None,
         parse=path,
         shown="`./unattended.yaml`, else none",

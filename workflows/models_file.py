@@ -85,8 +85,8 @@ class _KeyedModel(HostedModel):
 
 
 class CachedModel(HostedModel):
-    """Of a provider that takes a key of its prompt cache. A server at a `base_url` may refuse what it does not know, so
-    it is sent the key only where the file says so."""
+    """Of a provider that takes a key of its prompt cache. A server at a `base_url` may refuse an unknown field, so it
+    gets the key only if `prompt_cache_key` is true."""
 
     prompt_cache_key: bool | None = None
 

@@ -40,7 +40,7 @@ class OutcomeError:
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """`transient`: another attempt may end otherwise. `held_by`: the run is handed back, and waits for this limit.
-    `stranded`: the chat ended after an agent of whose conditions none held in the run."""
+    `stranded`: the chat ended after an agent none of whose conditions held in the run."""
 
     kind: OutcomeKind
     reason: str

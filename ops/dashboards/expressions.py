@@ -13,8 +13,8 @@ from dataclasses import dataclass
 # A scrape that failed just when the time range begins must not make an old series look new.
 _BEFORE = "[1h] offset $__range"
 
-# As the objective `success` of ops/alerts/slo.yaml has it: what somebody wanted is neither good nor bad, and a stranded
-# run is no good one.
+# As the objective `success` of ops/alerts/slo.yaml has it: a cancelled run is neither good nor bad, and a
+# stranded run is not good.
 GOOD = "completed|max_turns|no_transition"
 NOT_JUDGED = "cancelled|budget_exhausted|workflow_failed"
 

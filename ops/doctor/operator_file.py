@@ -1,4 +1,4 @@
-"""What the doctor says about the operator's file."""
+"""The doctor's check of the operator's file."""
 
 import asyncio
 

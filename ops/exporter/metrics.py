@@ -62,7 +62,7 @@ class StoreCollector(Collector):
                 stranded[labels] = stranded.get(labels, 0) + count
         names = ("app", "workflow", "trigger")
         yield self._counters.family("unattended_runs", "Runs that ended or parked", (*names, "outcome"), counts)
-        text = "Runs that ended after an agent of whose conditions none held in the run"
+        text = "Runs that ended after an agent none of whose conditions held in the run"
         yield self._counters.family("unattended_runs_stranded", text, names, stranded)
 
 

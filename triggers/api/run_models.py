@@ -133,7 +133,7 @@ class Outcome(Told):
     reason: str
     error: OutcomeError | None = None
     stranded: bool = Field(
-        False, description="The chat ended after an agent of whose conditions none held in this run; else left out."
+        False, description="The chat ended after an agent none of whose conditions held in this run; else left out."
     )
 
 

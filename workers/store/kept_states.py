@@ -34,8 +34,14 @@ class KeptStates:
         return {state["_id"]["variable"]: state["value"] for state in await found.to_list(None) if "value" in state}
 
     async def prepare(self, states: Sequence[KeptState]) -> None:
-        """Makes the documents, since an insertion in a transaction could fail on one that another run just made."""
-        made = [UpdateOne({"_id": _id(each.place)}, {"$setOnInsert": {"run_id": None}}, upsert=True) for each in states]
+        """Makes the documents, since an insertion in a transaction could fail on one that another run just made.
+
+        They expire from now on: one that expired just before it is written would not be found, and one whose run has
+        lost its lease would stay for ever."""
+        made = [
+            UpdateOne({"_id": _id(each.place)}, [{"$set": {"expires_at": self._expiry(each)}}], upsert=True)
+            for each in states
+        ]
         try:
             await self._states.bulk_write(made, ordered=False)
         except BulkWriteError as error:  # of two that insert at once, one finds the other's
@@ -47,9 +53,11 @@ class KeptStates:
 
     def _update(self, state: KeptState, run_id: str) -> UpdateOne:
         value = as_storable({"value": state.value})["value"]
-        expires = "$$REMOVE" if state.place.key_name == NO_KEY else {"$add": ["$$NOW", self._keep_ms]}
-        written = {"value": literal(value), "run_id": run_id, "updated_at": "$$NOW", "expires_at": expires}
+        written = {"value": literal(value), "run_id": run_id, "updated_at": "$$NOW", "expires_at": self._expiry(state)}
         return UpdateOne({"_id": _id(state.place)}, [{"$set": written}])
+
+    def _expiry(self, state: KeptState) -> Document | str:
+        return "$$REMOVE" if state.place.key_name == NO_KEY else {"$add": ["$$NOW", self._keep_ms]}
 
 
 def _id(place: StatePlace) -> Document:

@@ -72,7 +72,7 @@ KEYWORDS = CHANGES_OF_A_CURSOR | {
 
 
 @dataclass(frozen=True, slots=True)
-class Operation:
+class CollectionCall:
     """A method of a collection, with what it is given. `changes` are made to the cursor that it gives."""
 
     database: str
@@ -91,8 +91,8 @@ class Access:
     """What the parts of the client can do: none of it leads to the driver."""
 
     check: Callable[[Any], None]
-    run: Callable[[Operation], Awaitable[Any]]
-    open: Callable[[Operation], Awaitable[Fetch]]
+    run: Callable[[CollectionCall], Awaitable[Any]]
+    open: Callable[[CollectionCall], Awaitable[Fetch]]
     list_collections: Callable[[str], Awaitable[list[str]]]
 
 
@@ -182,30 +182,28 @@ class PackageCollection:
 
     def __getattr__(self, name: str) -> Any:
         if name in CURSORS:
-            return lambda *arguments, **keywords: PackageCursor(
-                self._access, self._operation(name, arguments, keywords)
-            )
+            return lambda *arguments, **keywords: PackageCursor(self._access, self._call(name, arguments, keywords))
         if name in METHODS:
-            return lambda *arguments, **keywords: self._run(self._operation(name, arguments, keywords))
+            return lambda *arguments, **keywords: self._run(self._call(name, arguments, keywords))
         _check_attribute(AsyncCollection, name)
         return self[name]
 
-    def _operation(self, method: str, arguments: tuple[Any, ...], keywords: Mapping[str, Any]) -> Operation:
+    def _call(self, method: str, arguments: tuple[Any, ...], keywords: Mapping[str, Any]) -> CollectionCall:
         _add_ids(method, arguments, keywords)
-        return Operation(self._database, self._name, method, arguments, keywords)
+        return CollectionCall(self._database, self._name, method, arguments, keywords)
 
-    async def _run(self, operation: Operation) -> Any:
-        return await _drop_traceback(self._access.run(operation))
+    async def _run(self, call: CollectionCall) -> Any:
+        return await _drop_traceback(self._access.run(call))
 
 
 class PackageCursor:
     """The documents of a `find` or an `aggregate`, which is sent when it is awaited or the first of them is read."""
 
-    __slots__ = ("_access", "_buffer", "_fetch", "_operation")
+    __slots__ = ("_access", "_buffer", "_call", "_fetch")
 
-    def __init__(self, access: Access, operation: Operation) -> None:
+    def __init__(self, access: Access, call: CollectionCall) -> None:
         self._access = access
-        self._operation = operation
+        self._call = call
         self._fetch: Fetch | None = None
         self._buffer: list[Document] = []
 
@@ -216,7 +214,7 @@ class PackageCursor:
         def change(*arguments: Any) -> PackageCursor:
             if self._fetch is not None:
                 raise InvalidOperation(f"{name} of a cursor that was read from already")
-            self._operation = replace(self._operation, changes=(*self._operation.changes, (name, arguments)))
+            self._call = replace(self._call, changes=(*self._call.changes, (name, arguments)))
             return self
 
         return change
@@ -227,7 +225,7 @@ class PackageCursor:
 
     async def _send(self) -> "PackageCursor":
         if self._fetch is None:
-            self._fetch = await _drop_traceback(self._access.open(self._operation))
+            self._fetch = await _drop_traceback(self._access.open(self._call))
         return self
 
     async def to_list(self, length: int | None = None) -> list[Document]:

@@ -1,12 +1,13 @@
 """Package databases: the client that tools are given, for the databases that the operator's file allows.
 
-Each operation is checked where it is carried out: its database, its collection, its method and what it sends. That is a
-guard against accidents and not a sandbox, since a tool is Python in this process. An operation runs on the loop of the
+Each call is checked before it is carried out: its database, its collection, its method and what it sends. That is a
+guard against accidents and not a sandbox, since a tool is Python in this process. A call runs on the loop of the
 process's own client, whichever loop the tool has.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 
@@ -19,9 +20,9 @@ from workers.store.package_client import (
     KEYWORDS,
     METHODS,
     Access,
+    CollectionCall,
     Document,
     Fetch,
-    Operation,
     PackageClient,
 )
 from workers.store.package_queries import check_collection, check_pipeline, check_query, copy_query
@@ -59,11 +60,13 @@ class PackageDatabases:
     def _access(self) -> Access:
         """Functions that hold this object where no attribute leads to it."""
 
-        async def run(operation: Operation) -> Any:
-            return await self._run_on_loop(lambda: self._run(operation))
+        async def run(call: CollectionCall) -> Any:
+            checked = _checked_copy(call)
+            return await self._run_on_loop(lambda: self._run(checked))
 
-        async def open_cursor(operation: Operation) -> Fetch:
-            fetch = await self._run_on_loop(lambda: self._open(operation))
+        async def open_cursor(call: CollectionCall) -> Fetch:
+            checked = _checked_copy(call)
+            fetch = await self._run_on_loop(lambda: self._open(checked))
 
             async def fetch_on_loop(count: int | None) -> list[Document]:
                 return await self._run_on_loop(lambda: fetch(count))
@@ -75,28 +78,25 @@ class PackageDatabases:
 
         return Access(self._check, run, open_cursor, list_collections)
 
-    def _collection(self, operation: Operation) -> AsyncCollection[Document]:
-        self._check(operation.database)
-        check_collection(operation.database, operation.collection)
+    def _collection(self, call: CollectionCall) -> AsyncCollection[Document]:
+        self._check(call.database)
+        check_collection(call.database, call.collection)
         # Times without a zone, as the driver gives them by itself: the tools were written for that.
-        database = self._connect().get_database(operation.database, codec_options=CodecOptions())
-        return database.get_collection(operation.collection)
+        database = self._connect().get_database(call.database, codec_options=CodecOptions())
+        return database.get_collection(call.collection)
 
-    async def _run(self, operation: Operation) -> Any:
-        method = getattr(self._collection(operation), _check_method(operation))
-        arguments, keywords = _check_arguments(operation)
-        return await method(*arguments, **keywords)
+    def _call(self, call: CollectionCall) -> Any:
+        return getattr(self._collection(call), call.method)(*call.arguments, **(call.keywords or {}))
 
-    async def _open(self, operation: Operation) -> Fetch:
-        method = getattr(self._collection(operation), _check_method(operation))
-        arguments, keywords = _check_arguments(operation)
-        cursor = method(*arguments, **keywords)
-        if operation.method == "aggregate":
+    async def _run(self, call: CollectionCall) -> Any:
+        return await self._call(call)
+
+    async def _open(self, call: CollectionCall) -> Fetch:
+        cursor = self._call(call)
+        if call.method == "aggregate":
             cursor = await cursor
-        for name, given in operation.changes:
-            if name not in CHANGES_OF_A_CURSOR:
-                raise DatabaseNotAllowedError(f"{name} of a cursor is not served to packages")
-            getattr(cursor, name)(*copy_query(given))
+        for name, arguments in call.changes:
+            getattr(cursor, name)(*arguments)
         fetch: Fetch = cursor.to_list
         return fetch
 
@@ -126,24 +126,29 @@ async def _await_made(make: Callable[[], Awaitable[T]]) -> T:
     return await make()
 
 
-def _check_method(operation: Operation) -> str:
-    if operation.method not in METHODS:
-        raise DatabaseNotAllowedError(f"{operation.method} of a collection is not served to packages")
-    return operation.method
-
-
-def _check_arguments(operation: Operation) -> tuple[list[Any], dict[str, Any]]:
-    """Copies of what is sent, so that nothing of it changes after it was checked."""
-    arguments, keywords = copy_query(operation.arguments), copy_query(operation.keywords or {})
-    if keywords.get("session", operation) is None:  # as helpers of packages pass it on
+def _checked_copy(call: CollectionCall) -> CollectionCall:
+    """The call with copies of what is sent, so that nothing of it changes after it was checked. Made by the caller:
+    copies of many documents would hold up the loop of the process, and all runs with it."""
+    if call.method not in METHODS:
+        raise DatabaseNotAllowedError(f"{call.method} of a collection is not served to packages")
+    unserved = next((name for name, _ in call.changes if name not in CHANGES_OF_A_CURSOR), None)
+    if unserved is not None:
+        raise DatabaseNotAllowedError(f"{unserved} of a cursor is not served to packages")
+    arguments, keywords = copy_query(call.arguments), copy_query(call.keywords or {})
+    if keywords.get("session", call) is None:  # as helpers of packages pass it on
         del keywords["session"]
-    if len(arguments) > METHODS[operation.method]:
-        raise DatabaseNotAllowedError(f"{operation.method} is given too many arguments; sessions are not served")
+    _check_arguments(call, arguments, keywords)
+    changes = tuple((name, tuple(copy_query(each))) for name, each in call.changes)
+    return replace(call, arguments=tuple(arguments), keywords=keywords, changes=changes)
+
+
+def _check_arguments(call: CollectionCall, arguments: list[Any], keywords: dict[str, Any]) -> None:
+    if len(arguments) > METHODS[call.method]:
+        raise DatabaseNotAllowedError(f"{call.method} is given too many arguments; sessions are not served")
     unknown = next((name for name in keywords if name not in KEYWORDS), None)
     if unknown is not None:
-        raise DatabaseNotAllowedError(f"{operation.method} takes no {unknown} here; leave it out")
-    if operation.method == "aggregate":
-        check_pipeline(keywords.get("pipeline", next(iter(arguments), None)), database=operation.database)
-    if operation.method not in ("insert_one", "insert_many"):  # what is inserted is data
+        raise DatabaseNotAllowedError(f"{call.method} takes no {unknown} here; leave it out")
+    if call.method == "aggregate":
+        check_pipeline(keywords.get("pipeline", next(iter(arguments), None)), database=call.database)
+    if call.method not in ("insert_one", "insert_many"):  # what is inserted is data
         check_query([arguments, keywords])
-    return arguments, keywords

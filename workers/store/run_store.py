@@ -56,7 +56,8 @@ def connect(url: str, *, database: str) -> AsyncDatabase[Document]:
     )
 
 
-WITHOUT_STEPS = {"steps": 0}  # those of an open turn may be megabytes, and show nothing of a counted one
+# What an open turn needs to go on may be megabytes, and shows nothing of a counted one.
+WITHOUT_STEPS = dict.fromkeys(("steps", "refreshed", "handoffs"), 0)
 
 
 class RunStore:

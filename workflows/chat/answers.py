@@ -12,7 +12,7 @@ from workflows.chat.routing import Router, ending
 from workflows.chat.speakers import Decision
 from workflows.chat.state_changes import take_handoff
 from workflows.chat.turn import Commit, keep, learn
-from workflows.chat.turn_order import retrace, rule_of_user
+from workflows.chat.turn_order import retake_handoffs, rule_of_user
 from workflows.context.derived import snapshot
 from workflows.outcome import Outcome, OutcomeKind
 from workflows.package.models import USER
@@ -22,7 +22,7 @@ async def take_answer(chat: Conversation, router: Router, commit: Commit) -> Non
     """The turn of the person who has answered, if somebody has: derived from, routed on and made durable."""
     if chat.answer is None:
         return
-    retrace(chat, router)
+    retake_handoffs(chat, router)
     text, before = chat.answer, snapshot(chat.context) if chat.unseen is None else chat.unseen
     live = LiveTurn(chat, USER, len(chat.turns) + 1)
     learn(live, text, (), duration_s=0.0)

@@ -27,12 +27,13 @@ async def prepare(live: LiveTurn, system_message: str, messages: list[Message]) 
         await take_in_turn(live, step, {"agent": agent, "messages": messages})
         with _blamed(live, step):
             system_message, messages = _prompt_of(agent), fit_messages(messages)
-    settle(live.chat, after=live.agent)  # its prompt shows variables
     messages = await _process_last(live, messages)
     for step in _steps(live, "process_all_messages_before_reply"):
         returned = await take_in_turn(live, step, {"messages": messages})
         with _blamed(live, step):
             messages = fit_messages(messages if returned is None else returned)
+    # The prompt and the transfers show variables, and cut long ones: a hidden value must be gone by then.
+    settle(live.chat, after=live.agent)
     return system_message, messages
 
 

@@ -105,8 +105,8 @@ def _failure(chat: Conversation, error: OutcomeError | None) -> dict[str, Any]:
 
 
 def offered(chat: Conversation, *, agent: str | None = None) -> dict[str, Any]:
-    """The live context, and whose run it is: not as the context says, which any tool may have changed. What only the
-    end of a chat knows is null."""
+    """The live context, and whose run it is: not as the context has it, which any tool may have changed. What is known
+    only at the end of a chat is null."""
     return {
         CONTEXT: chat.context,
         **{name: chat.fixed.get(name) for name in FACTS},

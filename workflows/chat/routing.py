@@ -100,11 +100,11 @@ def _without_rule(package: Package, agent: str, turns: Sequence[Turn]) -> Outcom
 
 
 def _has_held(own: Sequence[Rule], first: str, turns: Sequence[Turn]) -> bool:
-    """Whether a hand-off of the run was by one of these rules of one agent, as its turns tell."""
+    """Whether a turn of the run took one of these rules, which are all of one agent."""
     agent, targets = own[0].source, {rule.target for rule in own}
     if any(turn.agent == agent and turn.handoff in targets for turn in turns):
         return True
-    # A pre rule held where a turn was handed to one agent and taken by another.
+    # A pre rule held if a turn was handed to one agent and taken by another.
     before = {rule.target for rule in own if rule.scope == "pre" and rule.judged is None}
     passed_over = (
         (to, turn.agent) for to, turn in zip((first, *(turn.handoff for turn in turns)), turns, strict=False)

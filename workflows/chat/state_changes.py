@@ -1,4 +1,4 @@
-"""State changes beside what a turn says: at moments of the life cycle, and when a hand-off is taken."""
+"""State changes beside those of a finished turn: at moments of the life cycle, and when a hand-off is taken."""
 
 from workflows.chat.live import Conversation
 from workflows.chat.protecting import protect

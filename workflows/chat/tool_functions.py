@@ -8,7 +8,7 @@ Whoever calls one, for a model or for a structured reply, does it so:
     live.apply(view.changes())
 
 `arguments` are by the names in `tool.parameters.published`; ToolRefused says in a sentence what does not fit.
-`runtime` is everything the run fills in by itself; what `arguments` say in its place is dropped. RaisedError says what
+`runtime` is everything the run fills in by itself; what `arguments` have in its place is dropped. RaisedError says what
 the function raised, NeedsHuman ends the run: it waits for a person.
 """
 

@@ -1,6 +1,6 @@
 """Transfers: hand-offs that a model judges, offered to it as tools; calling one ends the turn.
 
-What a tool says is decided once in a turn, as the prompt is: `${name}` in a rule is filled with what the agent sees.
+A tool's description is made once in a turn, as the prompt is: `${name}` in a rule is filled if the agent sees it.
 A rule that names a suppressed variable is not offered, as an expression over one does not hold.
 """
 
@@ -19,7 +19,7 @@ from typing_extensions import override
 
 from workflows.chat.live import LiveTurn, OfferedTransfer, live_turn
 from workflows.context.templates import fill_judged
-from workflows.package.judged_rules import named_in
+from workflows.package.judged_rules import find_names
 from workflows.package.models import Package, Rule
 
 PREFIX = "transfer_to_"
@@ -71,7 +71,7 @@ def offered_transfers(
 ) -> dict[str, OfferedTransfer]:
     offered: dict[str, OfferedTransfer] = {}
     for tool in tools:
-        rules = [rule for rule in tool.rules if not named_in(rule.judged or "", suppressed)]
+        rules = [rule for rule in tool.rules if not find_names(rule.judged or "", suppressed)]
         if rules:
             texts = (fill_judged(rule.judged or "", exposed, values, limit=MAX_FILLED) for rule in rules)
             offered[tool.name] = OfferedTransfer(rules[0], _cut(" or ".join(dict.fromkeys(texts))))

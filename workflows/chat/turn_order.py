@@ -15,8 +15,8 @@ from workflows.package.models import USER, Rule
 
 
 def resume(chat: Conversation, router: Router) -> tuple[Outcome | None, str]:
-    """Who is next: at the start the initial agent, or whom the rules of `user` choose. Or the end, when the last turn
-    was one and its worker was lost before it could say so."""
+    """Returns the next agent: at the start the initial one, or the target of a rule of `user`. Or the end, when the
+    last turn was one and its worker was lost before it wrote that."""
     first = chat.package.orchestrator.initial_agent
     if chat.ended is not None:
         return chat.ended, first
@@ -29,11 +29,11 @@ def resume(chat: Conversation, router: Router) -> tuple[Outcome | None, str]:
 
 
 def skip_to_speaker(router: Router, agent: str, chat: Conversation) -> str | Outcome:
-    """Follows pre-scope rules, which hand over before an agent says anything."""
+    """Follows pre-scope rules, which hand over before an agent speaks."""
     seen = {agent}
     while (rule := router.before(agent, chat.context)) is not None:
         if rule.target == agent or (rule.target == USER and has_just_spoken(chat)):
-            return agent  # it stays, and speaks; so does one that has its answer from the user it hands over to
+            return agent  # it keeps the turn; so does one that hands over to the user and has the answer already
         take_handoff_between_turns(chat, agent, rule.target)
         end = ending(rule, chat.package, agent)
         if end is not None:
@@ -55,7 +55,7 @@ def resumed_turn(chat: Conversation) -> str | None:
     return speaker
 
 
-def retrace(chat: Conversation, router: Router) -> None:
+def retake_handoffs(chat: Conversation, router: Router) -> None:
     """Takes the hand-offs again that led to a person: the context was kept as the last turn left it."""
     end, agent = resume(chat, router)
     if end is None:

@@ -4,7 +4,7 @@ from typing import Any, Protocol
 
 
 class DatabaseNotAllowedError(Exception):
-    """What packages are not given of MongoDB; the text says why, and what the operator may change."""
+    """Access to MongoDB that packages are not given; the text names the reason, and what the operator may change."""
 
 
 class Databases(Protocol):

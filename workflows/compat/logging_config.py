@@ -21,9 +21,9 @@ class ContextLogger:
 
     def log(self, level: int, msg: object, *args: Any, **fields: Any) -> None:
         options = {name: fields.pop(name) for name in _OPTIONS if fields.get(name) is not None}
-        extra = fields.pop("extra", None)
-        more = extra if isinstance(extra, Mapping) else {}
-        self._base.log(level, msg, *args, extra=log_fields({**self._fields, **fields, **more}), **options)
+        given = fields.pop("extra", None)
+        extra = given if isinstance(given, Mapping) else {}
+        self._base.log(level, msg, *args, extra=log_fields({**self._fields, **fields, **extra}), **options)
 
     def debug(self, msg: object, *args: Any, **fields: Any) -> None:
         self.log(logging.DEBUG, msg, *args, **fields)
@@ -43,12 +43,12 @@ class ContextLogger:
     def exception(self, msg: object, *args: Any, **fields: Any) -> None:
         self.log(logging.ERROR, msg, *args, **{"exc_info": True, **fields})
 
-    def with_context(self, **more: Any) -> "ContextLogger":
-        return ContextLogger(self._base, {**self._fields, **more})
+    def with_context(self, **fields: Any) -> "ContextLogger":
+        return ContextLogger(self._base, {**self._fields, **fields})
 
 
 def log_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """As a log record takes them: without its own names, and without values whose name says that they are secret."""
+    """Returns the fields as a log record takes them: without its own names, and with secrets hidden by their names."""
     return {
         str(name): "***" if any(word in str(name).lower() for word in _SENSITIVE) else value
         for name, value in fields.items()

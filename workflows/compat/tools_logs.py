@@ -1,4 +1,4 @@
-"""Loggers of single tools: each line carries the tool's name and what else the tool knows of its call."""
+"""Loggers of single tools: each line carries the tool's name and further fields of the call."""
 
 import logging
 from collections.abc import Mapping, MutableMapping

@@ -99,35 +99,35 @@ def compile_condition(text: str) -> Condition:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class ConditionPart:
     """One part of a condition. `equals`: the variable and the literal, where it is `${a} == 1`."""
 
     condition: Condition
     equals: tuple[str, Any] | None
 
 
-def alternatives(text: str) -> tuple[tuple[Part, ...], ...]:
+def split_alternatives(text: str) -> tuple[tuple[ConditionPart, ...], ...]:
     """The ways in which a condition that compiles may hold: what `or` joins, each as the parts that `and` joins."""
     terms = _Terms(text)
     tree = terms.named(_parsed(terms.source))
-    return tuple(tuple(map(_part, _joined(way, ast.And))) for way in _joined(tree, ast.Or))
+    return tuple(tuple(map(_read_part, _split(way, ast.And))) for way in _split(tree, ast.Or))
 
 
-def _joined(tree: ast.expr, by: type[ast.boolop]) -> list[ast.expr]:
+def _split(tree: ast.expr, by: type[ast.boolop]) -> list[ast.expr]:
     if isinstance(tree, ast.BoolOp) and isinstance(tree.op, by):
-        return [part for value in tree.values for part in _joined(value, by)]
+        return [part for value in tree.values for part in _split(value, by)]
     return [tree]
 
 
-def _part(tree: ast.expr) -> Part:
+def _read_part(tree: ast.expr) -> ConditionPart:
     condition = Condition(ast.unparse(tree), _variables_in(tree), _node(tree))
     match tree:
         case ast.Compare(left=left, ops=[ast.Eq() | ast.Is()], comparators=[right]):
             sides = [(left, right), (right, left)]
             named = [(one, other) for one, other in sides if isinstance(one, ast.Name) and not _variables_in(other)]
             found = next(((name, other) for one, other in named for name in _variables_in(one)), None)
-            return Part(condition, None if found is None else (found[0], _node(found[1])({})))
-    return Part(condition, None)
+            return ConditionPart(condition, None if found is None else (found[0], _node(found[1])({})))
+    return ConditionPart(condition, None)
 
 
 def _variables_in(tree: ast.expr) -> frozenset[str]:

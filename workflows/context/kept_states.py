@@ -1,7 +1,7 @@
 """Kept states: values of state variables that outlive a run, for the next run of the workflow in the same app.
 
-A variable with `persist: true` begins with what the last successful run left in it. Its `persist_key` says whose value
-that is: the user's, the chat's, or one for the whole app.
+A variable with `persist: true` begins with what the last successful run left in it. By its `persist_key`
+the value is one user's, one chat's, or the whole app's.
 """
 
 import logging
@@ -66,7 +66,7 @@ def state_places(package: Package, facts: Mapping[str, Any]) -> dict[str, StateP
 async def load_states(
     package: Package, facts: RunFacts, supplied: Collection[str], read: ReadStates
 ) -> Mapping[str, Any]:
-    """Returns the values that runs before this one have left, but of variables that this run was supplied with."""
+    """Returns the values that earlier runs have left, except those of variables that this run was supplied with."""
     places = state_places(package, facts.base_values())
     wanted = [place for name, place in places.items() if name not in supplied]
     if not wanted:

@@ -22,12 +22,12 @@ def fill_prompt(prompt: str, names: Collection[str], values: Mapping[str, Any]) 
     if "{" not in prompt or not names:
         return prompt
     parts = prompt.split(FENCE)
-    return FENCE.join(part if index % 2 else _filled(part, names, values) for index, part in enumerate(parts))
+    return FENCE.join(part if index % 2 else _fill(part, names, values) for index, part in enumerate(parts))
 
 
 def fill_judged(text: str, names: Collection[str], values: Mapping[str, Any], *, limit: int) -> str:
     """Fills `${name}` in the text of a rule that a model judges. `limit`: of one value, in characters."""
-    return _DOLLAR.sub(lambda match: _value(match[0], match[1], names, values, limit), text)
+    return _DOLLAR.sub(lambda match: _fill_name(match[0], match[1], names, values, limit), text)
 
 
 def dollar_names(text: str) -> list[str]:
@@ -35,13 +35,13 @@ def dollar_names(text: str) -> list[str]:
     return list(dict.fromkeys(_DOLLAR.findall(text)))
 
 
-def _filled(text: str, names: Collection[str], values: Mapping[str, Any]) -> str:
+def _fill(text: str, names: Collection[str], values: Mapping[str, Any]) -> str:
     return _PLACEHOLDER.sub(
-        lambda match: _value(match[0], match[match.lastgroup or 0], names, values, MAX_RENDERED), text
+        lambda match: _fill_name(match[0], match[match.lastgroup or 0], names, values, MAX_RENDERED), text
     )
 
 
-def _value(written: str, name: str, names: Collection[str], values: Mapping[str, Any], limit: int) -> str:
+def _fill_name(written: str, name: str, names: Collection[str], values: Mapping[str, Any], limit: int) -> str:
     if name not in names:
         return written
     value = values.get(name)

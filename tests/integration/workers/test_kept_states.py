@@ -85,8 +85,8 @@ async def test_a_run_that_does_not_succeed_leaves_nothing(stage: Stage) -> None:
     assert await stage.store.database["kept_states"].find({"value": {"$exists": True}}).to_list(None) == []
 
 
-def state(value: Any, app_id: str = "acme") -> KeptState:
-    return KeptState(StatePlace(app_id, "Relay", "seen", "none", ""), value)
+def state(value: Any, app_id: str = "acme", key_name: str = "none", key: str = "") -> KeptState:
+    return KeptState(StatePlace(app_id, "Relay", "seen", key_name, key), value)
 
 
 async def claimed(store: RunStore, ownership: Ownership, number: int) -> Any:
@@ -108,6 +108,20 @@ async def test_a_stale_owner_keeps_nothing(stage: Stage) -> None:
 
     place = state(None).place
     assert await KeptStates(stage.store.database).read([place]) == {}
+
+
+async def test_a_value_that_is_about_to_be_written_expires_from_now_on(stage: Stage) -> None:
+    """Whether an earlier run left it long ago, or a run whose lease is lost has just made its document."""
+    collection, now = stage.store.database["kept_states"], datetime.now(UTC)
+    states, old, new = KeptStates(stage.store.database), *(state(1, "acme", "user_id", key) for key in ("old", "new"))
+    await states.prepare([old])
+    await collection.update_one({"_id.key": "old"}, {"$set": {"expires_at": now, "value": 1}})
+
+    await states.prepare([old, new, state(1)])
+
+    kept = {each["_id"]["key"]: each for each in await collection.find().to_list(None)}
+    assert [kept[key]["expires_at"] > now for key in ("old", "new")] == [True, True]
+    assert (kept["old"]["value"], "expires_at" in kept[""]) == (1, False)
 
 
 async def test_runs_that_end_at_once_leave_the_value_of_one_of_them(stage: Stage) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import copy
 import os
+import threading
 from collections.abc import AsyncIterator, Callable, Mapping
 from datetime import datetime
 from typing import Any
@@ -18,8 +19,9 @@ from pymongo.asynchronous.database import AsyncDatabase
 from pymongo.errors import DuplicateKeyError, InvalidOperation, OperationFailure
 
 from tests.integration.stage import Stage, relay
-from workers.store.package_client import Operation, PackageClient, PackageCollection, PackageDatabase
+from workers.store.package_client import CollectionCall, PackageClient, PackageCollection, PackageDatabase
 from workers.store.package_databases import PackageDatabases
+from workers.store.package_queries import copy_query
 from workers.store.run_store import RunStore
 from workflows.compat.databases import DatabaseNotAllowedError
 
@@ -128,6 +130,27 @@ async def test_a_tool_with_a_loop_of_its_own_is_served(client: PackageClient, sh
     assert [each["n"] for each in found] == [7, 7]
 
 
+async def test_what_a_tool_sends_is_copied_in_its_own_thread(
+    client: PackageClient, shop: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads: set[int] = set()
+
+    def copy_noted(value: Any) -> Any:
+        threads.add(threading.get_ident())
+        return copy_query(value)
+
+    monkeypatch.setattr("workers.store.package_databases.copy_query", copy_noted)
+
+    async def work() -> int:
+        orders = client[shop].orders
+        await orders.insert_many([{"n": 1}, {"n": 2}])
+        await orders.aggregate([{"$match": {"n": 1}}]).to_list()
+        await orders.find().limit(1).to_list()
+        return threading.get_ident()
+
+    assert {await asyncio.to_thread(asyncio.run, work())} == threads
+
+
 REFUSED_NAMES = [
     "{shop}_other",
     "{own}",
@@ -178,7 +201,7 @@ async def test_a_name_that_lies_is_refused(client: PackageClient, shop: str) -> 
     SHOP_NAME[0] = shop
     for name in (Lying("admin"), b"admin", None, 5, ["admin"]):
         with pytest.raises(DatabaseNotAllowedError, match="the name of a database is a text"):
-            client[name]  # type: ignore[index]
+            client[name]  # type: ignore[index]  # -- what is no name is given on purpose
     with pytest.raises(DatabaseNotAllowedError, match="is not the name of a collection"):
         client[shop][Lying("system.users")]
 
@@ -384,11 +407,11 @@ async def test_no_attribute_leads_to_the_driver(client: PackageClient, shop: str
 async def test_what_the_parts_hold_refuses_as_they_do(client: PackageClient, store: RunStore, shop: str) -> None:
     access = client[shop].orders._access
     refused = [
-        Operation("admin", "users", "find_one"),
-        Operation(store.database.name, "runs", "find_one"),
-        Operation(shop, "system.users", "find_one"),
-        Operation(shop, "orders", "drop"),
-        Operation(shop, "orders", "with_options"),
+        CollectionCall("admin", "users", "find_one"),
+        CollectionCall(store.database.name, "runs", "find_one"),
+        CollectionCall(shop, "system.users", "find_one"),
+        CollectionCall(shop, "orders", "drop"),
+        CollectionCall(shop, "orders", "with_options"),
     ]
     for operation in refused:
         with pytest.raises(DatabaseNotAllowedError):
@@ -396,7 +419,7 @@ async def test_what_the_parts_hold_refuses_as_they_do(client: PackageClient, sto
         with pytest.raises(DatabaseNotAllowedError):
             await access.open(operation)
     with pytest.raises(DatabaseNotAllowedError):
-        await access.open(Operation(shop, "orders", "find", changes=(("clone", ()),)))
+        await access.open(CollectionCall(shop, "orders", "find", changes=(("clone", ()),)))
     with pytest.raises(DatabaseNotAllowedError):
         await access.list_collections("admin")
 

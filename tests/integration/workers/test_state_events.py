@@ -22,32 +22,25 @@ def event(moment: str) -> dict[str, Any]:
     return {"type": "lifecycle", "event": moment}
 
 
+def written_back(database: str) -> dict[str, Any]:
+    """A computed variable that is written to a document when the run succeeds."""
+    place = {"database_name": database, "collection": "desks", "search_by": "app_id", "fields": ["closed"]}
+    computed = {"type": "computed", "computation": "ends", "persist_to": "desk.closed"}
+    return {
+        "desk": {"type": "object", "source": {"type": "data_entity", **place, "write_strategy": "on_success"}},
+        "closed": {"type": "integer", "source": computed},
+    }
+
+
 def handing(stage: Stage) -> None:
     """A hands over to B, B before it speaks to C, and C before it speaks to a person; then C calls a tool that asks."""
-    go = {"type": "boolean", "source": {"type": "state", "default": True}}
-    desk = {
-        "type": "object",
-        "source": {
-            "type": "data_entity",
-            "database_name": stage.store.database.name,
-            "collection": "desks",
-            "search_by": "app_id",
-            "fields": ["closed"],
-            "write_strategy": "on_success",
-        },
-    }
-    closed = {
-        "type": "integer",
-        "source": {"type": "computed", "computation": "ends", "persist_to": "desk.closed"},
-    }
     package = relay("Handing", ["A", "B", "C"], human_in_the_loop=True)
     package["tools"] = {"tools": [{"agent": "C", "file": "desk.py", "function": "approve"}]}
     package["tools/desk.py"] = TOOLS
     package["context_variables"] = {
         "definitions": {
-            "go": go,
-            "desk": desk,
-            "closed": closed,
+            "go": {"type": "boolean", "source": {"type": "state", "default": True}},
+            **written_back(stage.store.database.name),
             "skips": counted(
                 {"type": "handoff", "from": "B", "to": "C"}, {"type": "handoff", "from": "C", "to": "user"}
             ),
@@ -99,6 +92,7 @@ async def test_each_event_counts_once_however_many_workers_have_the_run(stage: S
     assert counts(run["context"]) == [3, 4, 1, 2, 3]
     turns = await stage.store.committed_turns(run_id, up_to=3)
     assert [turn["agent"] for turn in turns] == ["A", "user", "C"]
+    assert not {"steps", "refreshed", "handoffs"} & turns[-1].keys()  # which it had while it was open
     changed = [{name: value for name, value in turn["context_changes"].items() if name in COUNTS} for turn in turns]
     assert changed == [
         {"turns": 2, "begins": 2},

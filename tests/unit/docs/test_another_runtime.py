@@ -3,6 +3,8 @@
 import re
 from pathlib import Path
 
+import pytest
+
 from tests.unit.docs.test_docs import blocks, read
 from tests.unit.workflows.packages import faults, load, write_tool
 from workers.store.package_client import CHANGES_OF_A_CURSOR, METHODS
@@ -20,13 +22,14 @@ def section() -> str:
     return after.partition("\n### ")[0]
 
 
-def test_the_example_is_a_tool_that_can_be_loaded(tmp_path: Path) -> None:
-    [source] = [each.text for each in blocks(PAGE) if each.file == "tools/count_refunds.py"]
-    file = write_tool(tmp_path / "P", "count_refunds.py", source)
-    package = load(tmp_path / "P", tools=[{"agent": "A", "file": file.name, "function": "count_refunds"}])
+@pytest.mark.parametrize("name", ["count_refunds", "note_order"])
+def test_the_example_is_a_tool_that_can_be_loaded(tmp_path: Path, name: str) -> None:
+    [source] = [each.text for each in blocks(PAGE) if each.file == f"tools/{name}.py"]
+    file = write_tool(tmp_path / "P", f"{name}.py", source)
+    package = load(tmp_path / "P", tools=[{"agent": "A", "file": file.name, "function": name}])
 
     assert faults(package) == []
-    assert PackageModules(package).function(file, "count_refunds").__name__ == "count_refunds"
+    assert PackageModules(package).function(file, name).__name__ == name
 
 
 def test_what_is_served_is_on_the_page() -> None:

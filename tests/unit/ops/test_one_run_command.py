@@ -2,15 +2,17 @@
 
 import io
 import json
+import logging
 import os
-import subprocess
-import sys
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
 
+from ops.cli import run
 from ops.cli.explained import explained
 from ops.cli.main import cli
 from ops.cli.turn_lines import failure_lines, turn_lines
@@ -21,11 +23,12 @@ from workers.store.run import RunState
 from workflows.operator_file import OperatorFileError
 from workflows.outcome import Outcome, OutcomeError, OutcomeKind
 
+CONFIGURE_LOGGING = run._configure_logging
 REFUSED = {"workflow_name": "Small", "initial_agent": "Nobody"}
 
 
 def unattended_run(*arguments: Any, **environ: str) -> Result:
-    clean = {name: None for name in os.environ if name.startswith("UNATTENDED_") or name == "ENVIRONMENT"}
+    clean = {name: None for name in os.environ if name.startswith(("UNATTENDED_", "CONTEXT_")) or name == "ENVIRONMENT"}
     return CliRunner().invoke(cli, ["run", *map(str, arguments)], env={**clean, **environ})
 
 
@@ -33,6 +36,19 @@ def unattended_run(*arguments: Any, **environ: str) -> Result:
 def _own_logging(monkeypatch: pytest.MonkeyPatch) -> None:
     """The command configures the process's log; the suite keeps its own."""
     monkeypatch.setattr("ops.cli.run._configure_logging", lambda *_, **__: None)
+
+
+@pytest.fixture
+def log_of_command(_own_logging: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The log as the command configures it, until the test is over."""
+    monkeypatch.setattr("ops.cli.run._configure_logging", CONFIGURE_LOGGING)
+    monkeypatch.setattr(threading, "excepthook", threading.excepthook)
+    root, verbose = logging.getLogger(), logging.getLogger("ops.one_run.context_log")
+    level, handlers = root.level, list(root.handlers)
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)
+    verbose.setLevel(logging.NOTSET)
 
 
 def script(folder: Path, body: Any = DONE) -> Path:
@@ -96,21 +112,14 @@ VERBOSE = {
         ({"UNATTENDED_LOG_LEVEL": "info"}, ["context_loaded"]),
     ],
 )
+@pytest.mark.usefixtures("log_of_command")
 def test_a_verbose_run_shows_on_stderr_how_its_context_changes(
     tmp_path: Path, environ: dict[str, str], events: list[str]
 ) -> None:
     folder = package(tmp_path, context_variables=VERBOSE)
-    command = ["run", str(folder), "--script", str(script(tmp_path)), "--json", "--production"]
-    clean = {name: value for name, value in os.environ.items() if not name.startswith(("UNATTENDED_", "CONTEXT_"))}
+    surroundings = {"SEEN": "hidden-in-production", "UNATTENDED_LOG_FORMAT": "json", **environ}
 
-    done = subprocess.run(
-        [sys.executable, "-c", "from unattended import main; main()", *command],
-        env={**clean, "SEEN": "hidden-in-production", "UNATTENDED_LOG_FORMAT": "json", **environ},
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=60,
-    )
+    done = unattended_run(folder, "--script", script(tmp_path), "--json", "--production", **surroundings)
 
     assert json.loads(done.stdout)["state"] == "succeeded"
     logged = [json.loads(line) for line in done.stderr.splitlines() if line.startswith("{")]
@@ -214,7 +223,7 @@ def test_a_run_obeys_the_operators_file(tmp_path: Path, text: str | None, said: 
     assert call["result"].startswith(said)
 
 
-def test_a_mistake_in_the_operators_file_is_said_at_once(tmp_path: Path) -> None:
+def test_a_mistake_in_the_operators_file_is_reported_at_once(tmp_path: Path) -> None:
     file = tmp_path / "operator.yaml"
     file.write_text("destinations: {}", encoding="utf-8")
 

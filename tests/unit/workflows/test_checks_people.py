@@ -12,7 +12,9 @@ from tests.unit.workflows.test_checks_states import Watches
 from workflows.context.observers.agent_text import AgentText
 from workflows.context.observers.user_text import UserText
 from workflows.context.observing import Transition
+from workflows.package.checks import people
 from workflows.package.models import Package, Rule
+from workflows.package.reading.written_names import names_written_alone
 from workflows.package.sources import StateSource
 from workflows.package.trigger_specs.schedule import ScheduleSpec
 
@@ -129,6 +131,23 @@ def test_a_variable_that_is_also_set_without_a_person_needs_none(
 def test_a_variable_that_a_tool_sets_without_asking_needs_no_person(tmp_path: Path, code: str, needs_ui: bool) -> None:
     save = replace(tool("save"), file=write_tool(tmp_path, "save.py", code))
     assert (NEEDS_UI in found(waiting(ACCEPTED, tools=(FORM, save)))) is needs_ui
+
+
+def test_code_is_read_once_for_all_variables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[Path] = []
+
+    def names_of(file: Path) -> frozenset[str]:
+        read.append(file)
+        return names_written_alone(file)
+
+    monkeypatch.setattr(people, "names_written_alone", names_of)
+    save = replace(tool("save"), file=write_tool(tmp_path, "save.py", "def save(ctx): ctx['v2'] = 1"))
+    many = variables(**{f"v{number}": StateSource((ACCEPTED,)) for number in range(3)})
+
+    checked = package(variables=many, tools=(save, replace(save, function="again")))
+
+    assert [place for _, code, _, place in found(checked) if code == "needs_ui"] == ["definitions.v0", "definitions.v1"]
+    assert read == [save.file]
 
 
 @pytest.mark.parametrize("human", [True, False])

@@ -107,7 +107,7 @@ def test_the_finding_says_which_way_is_missing() -> None:
         (ToolCall("save", "C"), ["unknown_agent", "unknown_tool"]),
     ],
 )
-def test_an_unknown_name_is_an_error_and_said_once(trigger: Trigger, codes: list[str]) -> None:
+def test_an_unknown_name_is_an_error_reported_once(trigger: Trigger, codes: list[str]) -> None:
     unknown = [("error", code, V, AT) for code in codes]
 
     assert found(waiting(trigger), check_states) == unknown

@@ -143,7 +143,7 @@ def test_a_name_that_is_missing_when_called_does_not_block(tmp_path: Path, sourc
     assert loaded(package).greet is not None
 
 
-def test_a_name_that_is_missing_in_a_neighbour_blocks_where_loading_needs_it(tmp_path: Path) -> None:
+def test_a_missing_name_in_a_neighbour_blocks_where_loading_needs_it(tmp_path: Path) -> None:
     write_tool(tmp_path / "P", "near.py", "from workflows.tools import nothing\n")
 
     assert codes(with_tool(tmp_path, "import near")) == [("missing_name", True)]

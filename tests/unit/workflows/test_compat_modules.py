@@ -141,7 +141,7 @@ def test_a_detached_value_shares_nothing() -> None:
     assert copied["two"] == {"b": [1]}
 
 
-def test_what_cannot_be_detached_is_said() -> None:
+def test_what_cannot_be_detached_is_an_error() -> None:
     round_trip: list[Any] = []
     round_trip.append(round_trip)
     with pytest.raises(ValueError, match="recursive cycle"):
@@ -234,7 +234,7 @@ def test_a_variable_that_is_set_counts_as_written_by_the_call() -> None:
 
 
 @pytest.mark.parametrize("nothing", [None, "context", 5, ["a"]])
-def test_what_is_no_context_is_said(nothing: Any) -> None:
+def test_what_is_no_context_is_an_error(nothing: Any) -> None:
     with pytest.raises(TypeError, match="give the context variables that the function was given"):
         get_context_variable(nothing, "a")
     with pytest.raises(TypeError, match="give the context variables that the function was given"):

@@ -10,6 +10,7 @@ import pytest
 from tests.unit.workflows.chats import Chat, built
 from tests.unit.workflows.packages import ORCHESTRATOR, load, rule, write_tool
 from workflows.chat import package_steps
+from workflows.chat.live import live_turn
 from workflows.context.redaction import Redactor
 from workflows.outcome import OutcomeKind
 
@@ -226,6 +227,40 @@ def send(message):
     assert (asked[0].prompt, asked[0].question) == (("You are A. (hidden)",), "Begin. (hidden)")
     assert kept.turn(1).text == "from A (hidden)"
     assert "secret-value" not in kept.saved[0]
+
+
+@pytest.mark.parametrize("kind", [LAST, ALL])
+async def test_a_hidden_value_of_any_hook_is_gone_before_a_cut(tmp_path: Path, kind: str) -> None:
+    code = """
+known = {}
+
+def keep(agent):
+    known["agent"] = agent
+
+def leak(_):
+    known["agent"].context_variables["note"] = "x" * (200 - 7) + "secret-value"
+"""
+    rules = [
+        {**rule("A", "B", "When ${note} is long"), "condition_type": "string_llm"},
+        *A_TO_B["handoff_rules"],
+    ]
+    noted = {"definitions": {"note": {"source": {"type": "state", "default": ""}}}, "agents": {"A": ["note"]}}
+    files = {"handoffs": {"handoff_rules": rules}, "context_variables": noted}
+    spoiled = chat(tmp_path, code, hook(STATE, "keep"), hook(kind, "leak"), **files)
+    spoiled.redactor = Redactor(["secret-value"])
+    described: list[str] = []
+    ask = spoiled.built.agents["A"].ask
+
+    async def asking(*arguments: Any, **keywords: Any) -> Any:
+        described.extend(each.description for each in live_turn().transfers.values())
+        return await ask(*arguments, **keywords)
+
+    spoiled.built.agents["A"].ask = asking  # type: ignore[method-assign]  # -- a listener in its place
+
+    await spoiled.run()
+
+    assert len(described) == 1
+    assert "secret" not in described[0]
 
 
 FAULTS = [

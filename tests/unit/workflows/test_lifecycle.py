@@ -210,7 +210,7 @@ async def test_the_last_steps_get_what_made_the_run_fail(
     assert left(whole)["told"] == [expected, expected]
 
 
-async def test_what_made_the_run_fail_is_told_without_hidden_values(tmp_path: Path) -> None:
+async def test_the_last_steps_get_a_failure_without_hidden_values(tmp_path: Path) -> None:
     whole = chat(tmp_path, FAILURE, [step("on_fail", "note")])
     whole.redactor = Redactor(["canary-secret-99"])
     error = OutcomeError("Bad-canary-secret-99", "with canary-secret-99", turn=0)

@@ -313,6 +313,8 @@ def test_a_file_that_vanished_is_a_fault(tmp_path: Path) -> None:
         ("def t(a: Annotated[Optional[list[str]], 'context_variables']): ...", True),
         ("def t(a: typing.Literal['ContextVariables'], b: 'str'): ...", True),
         ("if True:\n    def t(a: dict[str, Any]): ...", True),
+        (f"def t(a: {' | '.join(['int'] * 2_000)}): ...", True),
+        (f"def t(a: Context | {' | '.join(['int'] * 2_000)}): ...", False),
         ("def t(context_variables): ...", False),
         ("def t(a, *, context_variables=None): ...", False),
         ("def t(a, **runtime): ...", False),

@@ -145,7 +145,7 @@ async def test_an_automatic_tool_is_called_too(tmp_path: Path) -> None:
     assert changes(kept, "count") == [1]
 
 
-async def test_a_call_that_waits_for_a_person_counts_once_when_its_turn_is_finished(tmp_path: Path) -> None:
+async def test_a_call_that_waits_for_a_person_counts_once(tmp_path: Path) -> None:
     asking = chat(
         tmp_path,
         counted({"type": "tool_call", "tool": "ask"}),
@@ -335,7 +335,7 @@ async def test_the_rules_of_user_hand_over_at_the_start(tmp_path: Path) -> None:
     assert (kept.speakers, changes(kept, "count")) == (["B"], [1])
 
 
-async def test_a_hand_off_is_seen_by_the_next_pre_rules_and_not_by_its_own_routing(tmp_path: Path) -> None:
+async def test_a_hand_off_is_seen_by_the_next_pre_rules_only(tmp_path: Path) -> None:
     rules = [
         rule("A", "terminate", "${count} == 1"),
         rule("A", "B"),

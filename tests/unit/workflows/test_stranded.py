@@ -1,4 +1,4 @@
-"""Stranded runs: a chat that ends after an agent of whose conditions none held in the run."""
+"""Stranded runs: a chat that ends after an agent none of whose conditions held in the run."""
 
 from pathlib import Path
 from typing import Any, get_args
@@ -102,7 +102,7 @@ async def test_a_resumed_run_is_stranded_all_the_same(tmp_path: Path) -> None:
     assert kept.checkpoint(2).ended == outcome
 
 
-async def test_rules_of_user_that_let_nobody_begin_strand_a_run(tmp_path: Path) -> None:
+async def test_rules_of_user_that_never_hold_strand_a_run(tmp_path: Path) -> None:
     outcome, kept = await playing(tmp_path, rule("user", "A", NEVER), initial_agent="user").run()
 
     assert (outcome.kind, outcome.stranded, kept.speakers) == (OutcomeKind.NO_TRANSITION, True, [])

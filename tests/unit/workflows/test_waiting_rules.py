@@ -243,7 +243,7 @@ def test_a_tool_that_is_not_given_the_context_makes_nothing_true(tmp_path: Path,
         ),
     ],
 )
-def test_why_it_never_holds_is_said(checked: Package, message: str) -> None:
+def test_the_message_gives_the_reason_it_never_holds(checked: Package, message: str) -> None:
     assert messages(checked, "waits_for_ever") == [f"this condition never holds: {message}"]
 
 

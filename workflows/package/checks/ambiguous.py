@@ -67,7 +67,7 @@ def _same_triggers(transitions: Sequence[Transition]) -> Iterator[tuple[Transiti
 
 
 def _event(trigger: Trigger) -> tuple[Hashable, str | None]:
-    """What it waits for, and the one agent of whom it does."""
+    """The event that it waits for, and the agent, if only one counts."""
     match trigger:
         case ToolCall(tool=tool, agent=agent):
             return (trigger.type, tool), agent

@@ -8,7 +8,7 @@ from workflows.context.conditions import Condition, prefixes
 from workflows.package.checks.conditions import compiled, environment_names
 from workflows.package.checks.settable import constants
 from workflows.package.findings import Findings
-from workflows.package.judged_rules import named_in
+from workflows.package.judged_rules import find_names
 from workflows.package.models import USER, Package, Rule
 
 
@@ -30,7 +30,7 @@ def certain_rules(package: Package, findings: Findings, *, production: bool) -> 
             always.add(index)
         elif rule.judged is not None:
             # A model judges during its own reply, and a person has none; what names an absent variable is not offered.
-            if rule.source == USER or named_in(rule.judged, absent):
+            if rule.source == USER or find_names(rule.judged, absent):
                 never.add(index)
         elif condition is not None and _never_holds(condition, absent, fixed):
             never.add(index)

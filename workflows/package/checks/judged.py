@@ -6,7 +6,7 @@ from workflows.context.templates import dollar_names
 from workflows.package.checks.conditions import environment_names, production_words
 from workflows.package.checks.known import known_names, routing_file, rule_place
 from workflows.package.findings import Findings
-from workflows.package.judged_rules import named_in
+from workflows.package.judged_rules import find_names
 from workflows.package.models import USER, Package, Rule
 
 
@@ -30,6 +30,6 @@ def _unfilled(package: Package, rule: Rule) -> Iterator[tuple[str, str]]:
 
 
 def _vanishing(package: Package, rule: Rule, *, production: bool) -> Iterator[tuple[str, str]]:
-    for name in sorted(named_in(rule.judged or "", environment_names(package))):
+    for name in sorted(find_names(rule.judged or "", environment_names(package))):
         message = f"{name} is an environment variable: {production_words(production=production)}"
         yield "vanishes_in_production", f"{message} no model is offered this rule; judge by state instead"

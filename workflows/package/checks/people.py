@@ -81,6 +81,8 @@ def _check_words_of_user(package: Package, findings: Findings) -> None:
 
 def _check_interface(package: Package, findings: Findings) -> None:
     waiting = [name for name, variable in package.variables.items() if _waits(variable, package)]
+    written = _written_by_code(package) if waiting else frozenset()
+    waiting = [name for name in waiting if name not in written]
     for name in waiting:
         message = (
             f"{name} waits for an answer in a user interface, where nobody is in a headless run;"
@@ -107,7 +109,7 @@ def _transitions(variable: Variable) -> Sequence[Transition]:
 
 
 def _waits(variable: Variable, package: Package) -> bool:
-    """Unless whatever starts a run also answers, or the same comes about without a person."""
+    """Whether it needs a person: some trigger gives no answer in advance, and nothing else leads to the same value."""
     answers = [spec.ui_responses for spec in package.triggers]
     asked = [
         each
@@ -118,7 +120,7 @@ def _waits(variable: Variable, package: Package) -> bool:
     if not asked:
         return False
     others = [each for each in _transitions(variable) if not _needs_person(each.trigger, package)]
-    return not all(_is_replaced(each, others) for each in asked) and not _is_written_by_code(variable.name, package)
+    return not all(_is_replaced(each, others) for each in asked)
 
 
 def _needs_person(trigger: Trigger, package: Package) -> bool:
@@ -135,15 +137,16 @@ def _is_replaced(transition: Transition, others: Collection[Transition]) -> bool
 
 
 def _end(transition: Transition) -> Hashable | None:
-    """None where it is whatever was said or answered."""
+    """The value that it leads to; None where that is part of a reply or an answer."""
     if isinstance(transition.to, Unset):
         return None if getattr(transition.trigger, "response_key", None) is not None else value_key(True)
     return None if captured_group(transition.to) is not None else value_key(transition.to)
 
 
-def _is_written_by_code(name: str, package: Package) -> bool:
+def _written_by_code(package: Package) -> frozenset[str]:
+    """Variables that tools, lifecycle tools and hooks set without asking a person."""
     parts: list[Tool | LifecycleTool | Hook] = [*package.tools, *package.lifecycle_tools, *package.hooks]
-    return any(name in names_written_alone(file) for file in dict.fromkeys(each.file for each in parts))
+    return frozenset().union(*map(names_written_alone, {each.file for each in parts}))
 
 
 def _is_answered(trigger: Trigger, answers: UIResponses, package: Package) -> bool:

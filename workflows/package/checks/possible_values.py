@@ -1,4 +1,4 @@
-"""Possible values: what a name may be in a run, as far as the package alone tells."""
+"""Possible values of names in a run, as far as they follow from the package alone."""
 
 from collections import deque
 from collections.abc import Collection, Hashable, Mapping
@@ -28,7 +28,7 @@ MAX_SHOWN = 5
 
 @dataclass(frozen=True, slots=True)
 class Domain:
-    """All values that a name may have; `fact` says so in words, and `is_declared` whether it is declared at all."""
+    """All values that a name may have. `fact`: the same in words. `is_declared`: whether the name is declared."""
 
     values: tuple[Any, ...]
     fact: str
@@ -53,14 +53,14 @@ class KnownValues:
 
 
 class PossibleValues:
-    """Of names whose values the package alone decides. Code may write anything, but for what an `enum` says."""
+    """Of names whose values the package alone decides. Code may write anything that an `enum` allows."""
 
     def __init__(self, package: Package, findings: Findings) -> None:
         self._package = package
         self._known = known_names(package)
         self._coded = may_be_coded(package, findings)
         self._unreadable = misread(findings, variables_file(package), orchestrator_file(package))
-        self._fixed = {name: self._kept(name) for name in constants(package, findings)}
+        self._fixed = {name: self._fixed_domain(name) for name in constants(package, findings)}
 
     def given(self, speakers: Collection[str]) -> KnownValues:
         """While these agents may speak, and no other."""
@@ -69,42 +69,42 @@ class PossibleValues:
         states = {
             name: domain
             for name, variable in self._package.variables.items()
-            if name not in self._fixed and (domain := self._state(variable, speakers)) is not None
+            if name not in self._fixed and (domain := self._state_domain(variable, speakers)) is not None
         }
-        return KnownValues({**self._inputs(), **self._fixed, **states}, self._known, open=self._coded)
+        return KnownValues({**self._input_domains(), **self._fixed, **states}, self._known, open=self._coded)
 
-    def _kept(self, name: str) -> Domain:
+    def _fixed_domain(self, name: str) -> Domain:
         variable = self._package.variables[name]
         kept = shown(variable.default)
         if isinstance(variable.source, StaticSource):
             return Domain((variable.default,), f"{name} is always {kept}")
         return Domain((variable.default,), f"nothing ever sets {name}: it keeps its default {kept}")
 
-    def _inputs(self) -> Mapping[str, Domain]:
+    def _input_domains(self) -> Mapping[str, Domain]:
         if self._coded:
             return {}
         only = set(self._package.orchestrator.inputs) - set(self._package.variables) - BASE_NAMES
         enums = {name: self._package.orchestrator.inputs[name].get("enum") for name in only}
         return {
-            name: Domain((*enum, self._package.orchestrator.inputs[name].get("default")), _allows(name, enum))
+            name: Domain((*enum, self._package.orchestrator.inputs[name].get("default")), _enum_fact(name, enum))
             for name, enum in enums.items()
             if isinstance(enum, list) and enum
         }
 
-    def _state(self, variable: Variable, speakers: Collection[str]) -> Domain | None:
+    def _state_domain(self, variable: Variable, speakers: Collection[str]) -> Domain | None:
         name, source = variable.name, variable.source
         if not isinstance(source, StateSource) or name in self._package.orchestrator.inputs or name in BASE_NAMES:
             return None
         if self._coded:
             values = (*variable.enum, variable.default, None)
-            return Domain(values, _allows(name, variable.enum)) if variable.enum else None
+            return Domain(values, _enum_fact(name, variable.enum)) if variable.enum else None
         if source.persist_key is not None:
             return None  # an earlier version of the package may have left another value
         firing = [each for each in source.transitions if self._can_fire(each, speakers)]
-        states = _entered(variable, firing)
+        states = _reachable_values(variable, firing)
         if states is None:
             return None
-        fact = f"{name} is only ever {_listed(states)}"
+        fact = f"{name} is only ever {_list_values(states)}"
         # Any variable may be null for a while, as where its value had to be hidden.
         return Domain((*states, None), fact if firing else f"{fact}: none of its transitions can fire")
 
@@ -117,8 +117,8 @@ class PossibleValues:
         return agent not in self._package.agents or agent in speakers
 
 
-def _entered(variable: Variable, transitions: Collection[Transition]) -> list[Any] | None:
-    """The default and what transitions lead to from there; None where one takes whatever is said or answered."""
+def _reachable_values(variable: Variable, transitions: Collection[Transition]) -> list[Any] | None:
+    """The default and what transitions lead to from there; None where one takes a part of a reply or an answer."""
     from_here: dict[Hashable, list[Any]] = {}
     waiting = deque([variable.default])
     for each in transitions:
@@ -128,7 +128,7 @@ def _entered(variable: Variable, transitions: Collection[Transition]) -> list[An
         if isinstance(to, Unset):
             if getattr(each.trigger, "response_key", None) is not None:
                 return None
-            to = fitted(True, variable.type)  # what a trigger says of itself
+            to = fitted(True, variable.type)  # the value of a trigger without one
         if isinstance(each.from_, Unset):
             waiting.append(to)
         else:
@@ -143,10 +143,10 @@ def _entered(variable: Variable, transitions: Collection[Transition]) -> list[An
     return list(entered.values())
 
 
-def _allows(name: str, values: Collection[Any]) -> str:
-    return f"the enum of {name} allows only {_listed(list(values))}"
+def _enum_fact(name: str, values: Collection[Any]) -> str:
+    return f"the enum of {name} allows only {_list_values(list(values))}"
 
 
-def _listed(values: list[Any]) -> str:
+def _list_values(values: list[Any]) -> str:
     words = [shown(value) for value in values[:MAX_SHOWN]]
     return " or ".join([*words, f"{len(values) - MAX_SHOWN} more"] if len(values) > MAX_SHOWN else words)

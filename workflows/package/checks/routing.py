@@ -57,7 +57,7 @@ def check_routing(package: Package, findings: Findings, *, production: bool = Fa
 
 
 def possible_speakers(package: Package, certain: CertainRules) -> frozenset[str]:
-    """Who may ever speak; agents of task batches are reached by no rule."""
+    """The agents that may ever speak; agents of task batches are reached by no rule."""
     return _routing(package, certain).reached
 
 
@@ -67,7 +67,7 @@ def _routing(package: Package, certain: CertainRules) -> _Routing:
         if index not in certain.never:
             rules.setdefault(rule.source, []).append(index)
     applying = {source: tuple(_applying(package, indices, certain.always)) for source, indices in rules.items()}
-    decided = [index for index in certain.always if not _lets_speak(package.rules[index])]
+    decided = [index for index in certain.always if not _can_speak_after(package.rules[index])]
     by_pattern = pattern_ways(package, applying, frozenset(decided))
     targets = {source: [package.rules[index].target for index in indices] for source, indices in applying.items()}
     ways = {
@@ -89,15 +89,15 @@ def _applying(package: Package, indices: list[int], always: frozenset[int]) -> l
     if package.orchestrator.pattern != "ag2_network":
         fallbacks = [index for index in after if rules[index].condition is None]
         after = [*(index for index in after if rules[index].condition is not None), *fallbacks[-1:]]
-    if before and before[-1] in always and not _lets_speak(rules[before[-1]]):
+    if before and before[-1] in always and not _can_speak_after(rules[before[-1]]):
         return sorted([*judged, *before])
     # One that leads back to its own agent changes nothing but that no later one is asked.
     before = [index for index in before if index not in always or rules[index].target == USER]
     return sorted([*judged, *before, *_up_to_winner(after, always)])
 
 
-def _lets_speak(rule: Rule) -> bool:
-    """Whether its agent speaks after all when this rule of scope pre holds: at once, or once the user has answered."""
+def _can_speak_after(rule: Rule) -> bool:
+    """Whether its agent keeps the turn when this rule of scope pre holds: at once, or after the user's answer."""
     return rule.scope == "pre" and rule.target in (rule.source, USER)
 
 

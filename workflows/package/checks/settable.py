@@ -23,7 +23,7 @@ from workflows.package.sources import ComputedSource, StateSource, StaticSource
 
 
 def check_settable(package: Package, findings: Findings, *, explained: AbstractSet[str] = frozenset()) -> None:
-    """Only what a condition names: a variable may as well be a note to whoever reads the context afterwards.
+    """Only what a condition names: a variable may as well be a note for readers of the context.
     `explained`: names of rules that are reported because of this."""
     unset = never_set(package, findings) - explained
     named = {name for rule in package.rules for name in named_variables(rule)} if unset else set()

@@ -14,7 +14,7 @@ from math import prod
 from typing import Any
 
 from workflows.context.comparing import same
-from workflows.context.conditions import Part, alternatives
+from workflows.context.conditions import ConditionPart, split_alternatives
 from workflows.package.checks.certain_rules import CertainRules, certain_rules
 from workflows.package.checks.conditions import compiled, named_variables
 from workflows.package.checks.known import agents_file, misread, routing_file, rule_place, shown
@@ -26,7 +26,7 @@ from workflows.package.models import Package
 MAX_ROUNDS = 200  # each adds an agent that may speak; a longer chain is not looked into
 MAX_COMBINATIONS = 200  # of values that one rule is tried with
 
-Ways = tuple[tuple[Part, ...], ...]
+Ways = tuple[tuple[ConditionPart, ...], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ def waiting_rules(package: Package, findings: Findings) -> WaitingRules:
     sizes: dict[int, list[int]] = {}
     for _ in range(MAX_ROUNDS):
         values = possible_values.given(possible_speakers(package, CertainRules(always, frozenset(never))))
-        before, sizes = sizes, {index: _sizes(ways[index], values) for index in never}
+        before, sizes = sizes, {index: _count_values(ways[index], values) for index in never}
         changed = [index for index in never if before.get(index) != sizes[index]]
         possible = {index for index in changed if any(_can_hold(way, values) for way in ways[index])}
         if not possible:
@@ -85,32 +85,32 @@ def check_waiting_rules(waiting: WaitingRules, findings: Findings) -> None:
         findings.add("warning", "waits_for_ever", routing_file(package), rule_place(package, index), message)
 
 
-_ways = lru_cache(maxsize=4096)(alternatives)
+_ways = lru_cache(maxsize=4096)(split_alternatives)
 
 
-def _sizes(ways: Ways, values: KnownValues) -> list[int]:
+def _count_values(ways: Ways, values: KnownValues) -> list[int]:
     """They grow when the names of a rule have more values than before."""
-    return [len(domain.values) for way in ways for domain in _known(way, values).values()]
+    return [len(domain.values) for way in ways for domain in _find_domains(way, values).values()]
 
 
-def _can_hold(way: Sequence[Part], values: KnownValues) -> bool:
-    if _contradiction(way) is not None:
+def _can_hold(way: Sequence[ConditionPart], values: KnownValues) -> bool:
+    if _find_contradiction(way) is not None:
         return False
-    decided = _decided(way, values)
+    decided = _decidable_parts(way, values)
     together = _holds_for_some(decided, values)
     if together is None:
         return all(_holds_for_some([part], values) is not False for part in decided)
     return together
 
 
-def _decided(way: Sequence[Part], values: KnownValues) -> list[Part]:
+def _decidable_parts(way: Sequence[ConditionPart], values: KnownValues) -> list[ConditionPart]:
     """The parts that name nothing of which any value is possible."""
     return [part for part in way if all(values.owner(name) for name in part.condition.names)]
 
 
-def _holds_for_some(parts: Sequence[Part], values: KnownValues) -> bool | None:
+def _holds_for_some(parts: Sequence[ConditionPart], values: KnownValues) -> bool | None:
     """None where there are too many values to try."""
-    known = {name: domain.values for name, domain in _known(parts, values).items() if domain.is_declared}
+    known = {name: domain.values for name, domain in _find_domains(parts, values).items() if domain.is_declared}
     if prod(map(len, known.values())) > MAX_COMBINATIONS:
         return None
     return any(
@@ -119,12 +119,12 @@ def _holds_for_some(parts: Sequence[Part], values: KnownValues) -> bool | None:
     )
 
 
-def _known(parts: Sequence[Part], values: KnownValues) -> dict[str, Domain]:
+def _find_domains(parts: Sequence[ConditionPart], values: KnownValues) -> dict[str, Domain]:
     owners = (values.owner(name) for part in parts for name in sorted(part.condition.names))
     return dict(owner for owner in owners if owner is not None)
 
 
-def _contradiction(way: Sequence[Part]) -> tuple[str, Any, Any] | None:
+def _find_contradiction(way: Sequence[ConditionPart]) -> tuple[str, Any, Any] | None:
     needed: dict[str, Any] = {}
     for part in way:
         if part.equals is not None:
@@ -136,7 +136,7 @@ def _contradiction(way: Sequence[Part]) -> tuple[str, Any, Any] | None:
 
 def _reasons(ways: Ways, values: KnownValues) -> Iterator[Reason]:
     for way in ways:
-        contradiction = _contradiction(way)
+        contradiction = _find_contradiction(way)
         if contradiction is not None:
             name, one, other = contradiction
             yield Reason(name, f"{name} would have to be {shown(one)} and {shown(other)} at once", "correct it")
@@ -144,10 +144,10 @@ def _reasons(ways: Ways, values: KnownValues) -> Iterator[Reason]:
             yield from _reasons_of_values(way, values)
 
 
-def _reasons_of_values(way: Sequence[Part], values: KnownValues) -> Iterator[Reason]:
+def _reasons_of_values(way: Sequence[ConditionPart], values: KnownValues) -> Iterator[Reason]:
     """Where parts never hold by themselves, only of those."""
-    decided = _decided(way, values)
+    decided = _decidable_parts(way, values)
     impossible = [part for part in decided if _holds_for_some([part], values) is False]
-    for name, domain in _known(impossible or decided, values).items():
+    for name, domain in _find_domains(impossible or decided, values).items():
         remedy = "correct it, or let a transition, a computation or a tool set what it needs"
         yield Reason(name, domain.fact, remedy if domain.is_declared else "declare it as a variable or an input")

@@ -40,8 +40,8 @@ def _entry(section: Section, key: str, *, code: PackageCode, agents: frozenset[s
         return _hook(section, _MIDDLEWARE, code=code, agents=agents)
     if section.body.get("trigger") is not None and section.body.get("hook_type") is not None:
         message = (
-            "stands beside hook_type: an entry is called at a moment of the run (trigger), or changes what an agent is"
-            " told or says (hook_type); keep one, or write two entries"
+            "stands beside hook_type: an entry is called at a moment of the run (trigger), or changes the prompt or the"
+            " reply of an agent (hook_type); keep one, or write two entries"
         )
         section.error("wrong_value", "trigger", message)
         return None
@@ -122,10 +122,10 @@ def _function(section: Section, code: PackageCode, *, is_named_like_file: bool =
     if not name:
         section.error("missing_field", "filename", "is needed: name the Python file with this function")
         return None, function
-    return _located(section, code, name, function, fields=(field, function_field)), function
+    return _locate(section, code, name, function, fields=(field, function_field)), function
 
 
-def _located(section: Section, code: PackageCode, name: str, function: str, *, fields: tuple[str, str]) -> Path | None:
+def _locate(section: Section, code: PackageCode, name: str, function: str, *, fields: tuple[str, str]) -> Path | None:
     """The file; code that stands in the entry itself is never executed."""
     if section.get("content"):
         if not code.has(name):

@@ -89,7 +89,7 @@ class _ParsedCode:
 
     def get(self, content: bytes) -> Code:
         key = hashlib.sha256(content).digest()
-        with self._lock:  # parsing holds the interpreter anyway, and `warnings` knows no threads
+        with self._lock:  # parsing holds the interpreter anyway
             code = self._kept.pop(key, None) or _parse(content)
             self._kept[key] = code  # moved to the end: the one used last is dropped last
             while len(self._kept) > KEPT_FILES:
@@ -98,6 +98,7 @@ class _ParsedCode:
 
 
 _parsed = _ParsedCode()
+_parsing = threading.Lock()  # `warnings` is not safe in threads
 
 
 def read_code(file: Path) -> Code:
@@ -116,11 +117,16 @@ def read_tool_names(module: str) -> frozenset[str] | None:
     return read_code(_OWN_FOLDER / "tools.py").names if module == TOOLS else None
 
 
+def parse_module(content: bytes) -> ast.Module:
+    """SyntaxError, ValueError, RecursionError or MemoryError for what is no module."""
+    with _parsing, warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of the author's style: an escape such as \d in a plain string
+        return ast.parse(content)
+
+
 def _parse(content: bytes) -> Code:
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of the author's style: an escape such as \d in a plain string
-            tree = ast.parse(content)
+        tree = parse_module(content)
     except SyntaxError as error:
         return Code(fault=f"line {error.lineno}: {error.msg}" if error.lineno else error.msg)
     except (ValueError, RecursionError, MemoryError) as error:

@@ -1,7 +1,7 @@
-"""Plain functions: those of a module that can never be given the context, as far as their parameters tell."""
+"""Plain functions: those of a module whose parameters show that they are never given the context."""
 
 import ast
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 _CONTEXT = "context_variables"
 _PLAIN_TYPES = frozenset(
@@ -32,22 +32,31 @@ def _is_plain(statement: ast.stmt) -> bool:
 
 
 def _is_plain_hint(hint: ast.expr | None) -> bool:
-    """Any other name may stand for the context."""
+    """Whether each name in it is one of a plain type: any other may stand for the context."""
+    waiting = [] if hint is None else [hint]
+    while waiting:  # not by recursion: a union of thousands of types is nested as deeply
+        parts = _parts(waiting.pop())
+        if parts is None:
+            return False
+        waiting += parts
+    return True
+
+
+def _parts(hint: ast.expr) -> Sequence[ast.expr] | None:
+    """The hints that this one is made of, none for a plain type; None for anything else."""
     match hint:
-        case None:
-            return True
         case ast.Constant(value=value):
-            return not isinstance(value, str) or value in _PLAIN_TYPES
+            return () if not isinstance(value, str) or value in _PLAIN_TYPES else None
         case ast.Name(id=name) | ast.Attribute(attr=name):
-            return name in _PLAIN_TYPES
+            return () if name in _PLAIN_TYPES else None
         case ast.Subscript(value=ast.Name(id="Literal") | ast.Attribute(attr="Literal")):
-            return True
+            return ()
         case ast.Subscript(
             value=ast.Name(id="Annotated") | ast.Attribute(attr="Annotated"), slice=ast.Tuple(elts=parts)
         ):
-            return _is_plain_hint(parts[0])
+            return parts[:1]
         case ast.Subscript(value=outer, slice=inner) | ast.BinOp(left=outer, op=ast.BitOr(), right=inner):
-            return _is_plain_hint(outer) and _is_plain_hint(inner)
+            return (outer, inner)
         case ast.Tuple(elts=parts) | ast.List(elts=parts):
-            return all(map(_is_plain_hint, parts))
-    return False
+            return parts
+    return None

@@ -47,9 +47,6 @@ def _clauses(text: str) -> list[tuple[str, str]]:
     return [] if any(value.lower() in _NO_VALUE for _, value in clauses) else clauses
 
 
-_UNKNOWN = object()
-
-
 def _type_of(name: str, names: Names) -> Any:
     """The declared type; None for a key inside of a declared object, of which no type is known."""
     if name in names:

@@ -1,13 +1,12 @@
 """Names of variables that a Python file surely writes to the context, read off its syntax tree."""
 
 import ast
-import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
-from workflows.package.reading.parsed_code import MAX_CODE_BYTES
+from workflows.package.reading.parsed_code import MAX_CODE_BYTES, parse_module
 
-ASKS = b"use_ui_tool"
+_ASKS = b"use_ui_tool"
 _SHORT_NAMES = frozenset({"ctx", "cv"})
 _SETTERS = frozenset({"set", "setdefault"})
 
@@ -17,9 +16,7 @@ def names_written_alone(file: Path) -> frozenset[str]:
     try:
         with file.open("rb") as source:
             content = source.read(MAX_CODE_BYTES)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            tree = ast.parse(b"" if ASKS in content else content)
+        tree = parse_module(b"" if _ASKS in content else content)
     except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
         return frozenset()
     return frozenset(name for node in ast.walk(tree) for name in _written(node))
