@@ -8,6 +8,8 @@ from typing import Any
 
 from workflows.context.conditions import prefixes
 from workflows.context.fitting import fitted
+from workflows.context.observers.handoff import Handoff
+from workflows.context.observers.lifecycle import Lifecycle
 from workflows.context.observing import Transition, Unset, captured_group
 from workflows.context.value_types import value_key
 from workflows.package.checks.known import (
@@ -20,10 +22,11 @@ from workflows.package.checks.known import (
 )
 from workflows.package.checks.settable import constants, may_be_coded
 from workflows.package.findings import Findings
-from workflows.package.models import Package, Variable
+from workflows.package.models import Moment, Package, Variable
 from workflows.package.sources import StateSource, StaticSource
 
 MAX_SHOWN = 5
+AT_THE_END: tuple[Moment, ...] = ("after_chat", "on_complete", "on_fail")  # when no rule is asked any more
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,15 +109,21 @@ class PossibleValues:
             return None
         fact = f"{name} is only ever {_listed(states)}"
         # Any variable may be null for a while, as where its value had to be hidden.
-        return Domain((*states, None), fact if firing else f"{fact}: none of its transitions can fire")
+        return Domain(
+            (*states, None), fact if firing else f"{fact}: none of its transitions can fire before the chat ends"
+        )
 
     def _can_fire(self, transition: Transition, speakers: Collection[str]) -> bool:
-        """An agent that does not exist is an error of its own."""
+        """Before a rule is asked. An agent that does not exist is an error of its own."""
         trigger = transition.trigger
         if trigger.type == "user_text":
             return self._package.orchestrator.human_in_the_loop
-        agent = getattr(trigger, "agent", None)
-        return agent not in self._package.agents or agent in speakers
+        if isinstance(trigger, Lifecycle) and trigger.event in AT_THE_END:
+            return False
+        agents = (
+            (trigger.source, trigger.target) if isinstance(trigger, Handoff) else (getattr(trigger, "agent", None),)
+        )
+        return all(agent not in self._package.agents or agent in speakers for agent in agents)
 
 
 def _entered(variable: Variable, transitions: Collection[Transition]) -> list[Any] | None:
