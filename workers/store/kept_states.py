@@ -1,7 +1,7 @@
 """The store of kept states: one document for each value, written in the transaction that ends its run."""
 
 from collections.abc import Collection, Mapping, Sequence
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from pymongo import ASCENDING, IndexModel, UpdateOne
@@ -15,6 +15,7 @@ from workflows.context.kept_states import NO_KEY, KeptState, StatePlace
 
 KEPT_STATES = "kept_states"
 KEPT = timedelta(days=400)
+KEPT_EMPTY = timedelta(days=1)  # a document without a value
 DUPLICATE_KEY = 11000
 INDEXES = (IndexModel([("expires_at", ASCENDING)], name="by_expiry", expireAfterSeconds=0),)
 
@@ -34,8 +35,10 @@ class KeptStates:
         return {state["_id"]["variable"]: state["value"] for state in await found.to_list(None) if "value" in state}
 
     async def prepare(self, states: Sequence[KeptState]) -> None:
-        """Makes the documents, since an insertion in a transaction could fail on one that another run just made."""
-        made = [UpdateOne({"_id": _id(each.place)}, {"$setOnInsert": {"run_id": None}}, upsert=True) for each in states]
+        """Makes the documents, since an insertion in a transaction could fail on one that another run just made. Those
+        that are not written after all are dropped."""
+        empty = {"$setOnInsert": {"run_id": None, "expires_at": datetime.now(UTC) + KEPT_EMPTY}}
+        made = [UpdateOne({"_id": _id(each.place)}, empty, upsert=True) for each in states]
         try:
             await self._states.bulk_write(made, ordered=False)
         except BulkWriteError as error:  # of two that insert at once, one finds the other's

@@ -108,6 +108,8 @@ async def test_a_stale_owner_keeps_nothing(stage: Stage) -> None:
 
     place = state(None).place
     assert await KeptStates(stage.store.database).read([place]) == {}
+    left = await stage.store.database["kept_states"].find().to_list(None)
+    assert [each for each in left if "expires_at" not in each] == []
 
 
 async def test_runs_that_end_at_once_leave_the_value_of_one_of_them(stage: Stage) -> None:
