@@ -82,6 +82,7 @@ SANDBOX = Rule("A", "B", judged="in the Sandbox")
         ([VIP], {"suppressed": {"stage"}}, None),
         ([VIP], {"suppressed": {"vip_customer"}}, None),
         ([VIP], {"suppressed": {"vip", "customers", "near_by"}}, VIP.judged),
+        ([Rule("A", "B", judged="in VIP-Mode")], {"suppressed": {"vip-mode"}}, None),
         ([SANDBOX, VIP], {"suppressed": {"sandbox"}}, VIP.judged),
         ([SANDBOX, VIP], {}, f"in the Sandbox or {VIP.judged}"),
     ],

@@ -86,6 +86,8 @@ PLAN = variable("plan", StaticSource(), "free")
 STEP_TRANSITIONS = (says("A", to="b"), says("B", to="c", from_="b"), says("B", to="z", from_="y"))
 STEP = state(*STEP_TRANSITIONS)
 
+WIDE = [state(*(says("A", to=str(each)) for each in range(20)), name=name) for name in "uvw"]
+
 NEVER = [
     conditional("False"),
     conditional("1 > 2 or 'a' == 'b'"),
@@ -100,6 +102,7 @@ NEVER = [
     conditional("${v} == 'done'", state()),
     conditional("${v}", variable("v", ComputedSource())),
     conditional("${v} == 'gone'", STEP),
+    conditional("${u} == 'gone' and ${v} == ${w}", *WIDE),
     conditional("${v} == 'z'", STEP),  # its transition starts where none leads
     conditional("${v} in ['x', 'y']", STEP),
     conditional("${v} > 5", STEP),
@@ -138,6 +141,7 @@ NEVER = [
 ]
 
 MAY_HOLD = [
+    conditional("${u} == '3' and ${v} == '4' and ${w} == ${u}", *WIDE),  # too many combinations to try each
     conditional("${no} == 1", **CODE[0]),
     conditional("${no} == 1", **CODE[1]),
     conditional("${no} == 1", **CODE[2]),
