@@ -114,6 +114,7 @@ NEVER = [
     conditional("1 == ${n} and ${run_id} and ${n} == true", variable("n", RuntimeSource())),
     conditional("${v} == 'yes'", state(user_says("yes"))),
     conditional("${kind} == 'car'", orchestrator={"inputs": {"kind": {"enum": ["bus", "tram"]}}}),
+    conditional("${given} == 'maybe'", orchestrator={"inputs": {"given": {"type": "boolean"}}}),
     conditional("${v} == 'gone'", state(enum=("new", "done")), **CODE[0]),
     # no rule is asked after these moments
     *(conditional("${v} == 'go'", state(on(Lifecycle(each), "go"))) for each in AT_THE_END),
@@ -179,6 +180,9 @@ MAY_HOLD = [
     conditional("(${a} == 1 or ${a} == 2) and ${a} == 2", variable("a", RuntimeSource())),
     conditional("${kind} == 'bus' or ${kind} == null", orchestrator={"inputs": {"kind": {"enum": ["bus", "tram"]}}}),
     conditional("${kind} == 'car'", orchestrator={"inputs": {"kind": {}}}),
+    conditional("${given} == false", orchestrator={"inputs": {"given": {"type": "boolean"}}}),
+    conditional("${given} == null", orchestrator={"inputs": {"given": {"type": "boolean"}}}),
+    conditional("${given} == 'maybe'", orchestrator={"inputs": {"given": {"type": "boolean"}}}, **CODE[0]),
     package(
         agents=agents("A", "B", "C"),
         variables={"v": state(says("C", to="go"))},

@@ -11,7 +11,7 @@ from workflows.context.fitting import fitted
 from workflows.context.observers.handoff import Handoff
 from workflows.context.observers.lifecycle import Lifecycle
 from workflows.context.observing import Transition, Unset, captured_group
-from workflows.context.value_types import value_key
+from workflows.context.value_types import type_named, value_key
 from workflows.package.checks.known import (
     BASE_NAMES,
     known_names,
@@ -86,13 +86,9 @@ class PossibleValues:
     def _inputs(self) -> Mapping[str, Domain]:
         if self._coded:
             return {}
-        only = set(self._package.orchestrator.inputs) - set(self._package.variables) - BASE_NAMES
-        enums = {name: self._package.orchestrator.inputs[name].get("enum") for name in only}
-        return {
-            name: Domain((*enum, self._package.orchestrator.inputs[name].get("default")), _allows(name, enum))
-            for name, enum in enums.items()
-            if isinstance(enum, list) and enum
-        }
+        inputs = self._package.orchestrator.inputs
+        only = inputs.keys() - self._package.variables.keys() - BASE_NAMES
+        return {name: domain for name in only if (domain := _of_input(name, inputs[name])) is not None}
 
     def _state(self, variable: Variable, speakers: Collection[str]) -> Domain | None:
         name, source = variable.name, variable.source
@@ -124,6 +120,16 @@ class PossibleValues:
             (trigger.source, trigger.target) if isinstance(trigger, Handoff) else (getattr(trigger, "agent", None),)
         )
         return all(agent not in self._package.agents or agent in speakers for agent in agents)
+
+
+def _of_input(name: str, spec: Mapping[str, Any]) -> Domain | None:
+    """A run is refused whose input is none of the enum, or not of its type."""
+    enum, default = spec.get("enum"), spec.get("default")
+    if isinstance(enum, list) and enum:
+        return Domain((*enum, default), _allows(name, enum))
+    if type_named(spec.get("type")) == "boolean":
+        return Domain((True, False, None), f"the input {name} is only ever true or false")
+    return None
 
 
 def _entered(variable: Variable, transitions: Collection[Transition]) -> list[Any] | None:
