@@ -26,7 +26,7 @@ STOCK = {
     "refresh_strategy": "per_turn",
 }
 LOW = {"type": "computed", "computation": "stock < `5`", "inputs": ["stock"]}
-VARIABLES = {
+VARIABLES: dict[str, Any] = {
     "definitions": {
         "stock": {"type": "integer", "source": STOCK},
         "once": {"type": "integer", "source": {**STOCK, "refresh_strategy": "once"}},
