@@ -275,6 +275,21 @@ def test_words_and_expressions_are_joined() -> None:
     assert rules[0].condition == "${stage} == 'done'"
 
 
+@pytest.mark.parametrize(
+    ("written", "advised"),
+    [
+        ({"condition": "When ${stage} is fine"}, True),
+        ({"conditions": ["${stage}", "${stage} =="]}, True),
+        ({"condition": "When ${stage} is fine", "condition_type": "expression"}, False),
+    ],
+)
+def test_a_text_that_may_be_meant_for_a_model_says_how(written: dict[str, Any], advised: bool) -> None:
+    _, findings = read({"handoff_rules": [{**AB, **written}]}, names=NAMES)
+    [finding] = findings
+    assert finding.code == "bad_condition"
+    assert ("write condition_type: string_llm if a model is to judge it" in finding.message) is advised
+
+
 def test_words_beside_a_judgement_are_judged_as_they_are_written() -> None:
     several = {"conditions": ["stage is done", "the user is happy"]}
     rules, findings = read({"handoff_rules": [{**AB, **several}]}, names=NAMES)

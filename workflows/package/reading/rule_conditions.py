@@ -195,6 +195,8 @@ def _compiles(section: Section, place: str, text: str) -> bool:
     try:
         compile_condition(text)
     except ConditionError as error:
-        section.error("bad_condition", place, str(error))
+        is_untyped = place.startswith("condition") and section.body.get("condition_type") is None
+        advice = "; write condition_type: string_llm if a model is to judge it" if is_untyped else ""
+        section.error("bad_condition", place, f"{error}{advice}")
         return False
     return True
