@@ -15,6 +15,7 @@ from workflows.context.kept_states import NO_KEY, KeptState, StatePlace
 
 KEPT_STATES = "kept_states"
 KEPT = timedelta(days=400)
+EMPTY_KEPT_MS = 24 * 3600 * 1000  # a document without a value
 DUPLICATE_KEY = 11000
 INDEXES = (IndexModel([("expires_at", ASCENDING)], name="by_expiry", expireAfterSeconds=0),)
 
@@ -36,10 +37,10 @@ class KeptStates:
     async def prepare(self, states: Sequence[KeptState]) -> None:
         """Makes the documents, since an insertion in a transaction could fail on one that another run just made.
 
-        They expire from now on: one that expired just before it is written would not be found, and one whose run has
-        lost its lease would stay for ever."""
+        They expire from now on: one that expired just before it is written would not be found, and one without a value,
+        whose run has lost its lease, would stay for ever."""
         made = [
-            UpdateOne({"_id": _id(each.place)}, [{"$set": {"expires_at": self._expiry(each)}}], upsert=True)
+            UpdateOne({"_id": _id(each.place)}, [{"$set": {"expires_at": self._prepared_expiry(each)}}], upsert=True)
             for each in states
         ]
         try:
@@ -55,6 +56,10 @@ class KeptStates:
         value = as_storable({"value": state.value})["value"]
         written = {"value": literal(value), "run_id": run_id, "updated_at": "$$NOW", "expires_at": self._expiry(state)}
         return UpdateOne({"_id": _id(state.place)}, [{"$set": written}])
+
+    def _prepared_expiry(self, state: KeptState) -> Document:
+        is_empty = {"$eq": [{"$type": "$value"}, "missing"]}
+        return {"$cond": [is_empty, {"$add": ["$$NOW", EMPTY_KEPT_MS]}, self._expiry(state)]}
 
     def _expiry(self, state: KeptState) -> Document | str:
         return "$$REMOVE" if state.place.key_name == NO_KEY else {"$add": ["$$NOW", self._keep_ms]}

@@ -108,6 +108,8 @@ async def test_a_stale_owner_keeps_nothing(stage: Stage) -> None:
 
     place = state(None).place
     assert await KeptStates(stage.store.database).read([place]) == {}
+    left = await stage.store.database["kept_states"].find().to_list(None)
+    assert [each for each in left if "expires_at" not in each] == []
 
 
 async def test_a_value_that_is_about_to_be_written_expires_from_now_on(stage: Stage) -> None:
@@ -121,7 +123,7 @@ async def test_a_value_that_is_about_to_be_written_expires_from_now_on(stage: St
 
     kept = {each["_id"]["key"]: each for each in await collection.find().to_list(None)}
     assert [kept[key]["expires_at"] > now for key in ("old", "new")] == [True, True]
-    assert (kept["old"]["value"], "expires_at" in kept[""]) == (1, False)
+    assert (kept["old"]["value"], kept[""]["expires_at"] > now) == (1, True)
 
 
 async def test_runs_that_end_at_once_leave_the_value_of_one_of_them(stage: Stage) -> None:

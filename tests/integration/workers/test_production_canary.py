@@ -222,6 +222,97 @@ async def test_in_production_a_canary_is_nowhere(stage: Stage, log_format: str) 
         assert seen(await said_by(stage, *command, environment=as_environment(settings))) == [], command
 
 
+CHANNELS = """
+import os
+from core.workflow.ui_tools import emit_ui_surface
+from logs.logging_config import get_workflow_logger
+from logs.tools_logs import get_tool_logger, log_tool_event
+
+KEY = os.environ["CANARY_WORD"]
+
+async def tells(context_variables) -> str:
+    context_variables["plain"] = f"kept {KEY}"
+    get_workflow_logger(workflow_name="Channels").info("found %s", KEY, found={"deep": [KEY]})
+    log_tool_event(get_tool_logger(tool_name="tells"), action="tell", message=KEY, found=KEY)
+    return await emit_ui_surface("Card", {"shown": KEY}, display=KEY)
+
+def fails() -> str:
+    raise ValueError(f"it was {KEY}!")
+
+def keeps(context_variables, error_type, error_message, agent, turn):
+    context_variables["told"] = [error_type, error_message, os.environ["CANARY_WORD"], agent, turn]
+"""
+STATE: Mapping[str, Any] = {"type": "state", "persist": True}
+
+
+def filling(database: str) -> dict[str, Any]:
+    """Spy puts the canary wherever a later turn of Next could show it."""
+    stored = {"type": "data_reference", "database_name": database, "collection": "notes", "fields": ["text"]}
+    fresh = {**stored, "query_template": {"app_id": "{{runtime.app_id}}"}, "refresh_strategy": "per_turn"}
+    declared = {
+        "key": {"type": "string", "source": {"type": "environment", "env_var": "CANARY_WORD"}},
+        "plain": {"type": "string", "source": {**STATE, "default": "nothing"}},
+        "fresh": {"type": "string", "source": fresh},
+        "told": {"type": "array", "source": {"type": "state", "default": []}},
+    }
+    package = relay("Channels", ["Spy", "Next"], inputs={"fails": {"type": "boolean", "default": False}})
+    package["agents"]["agents"][1]["system_message"] = "Sees {plain}, ${fresh}, {{key}}."
+    judged = [("Spy", "When ${plain} and ${fresh} are known"), ("terminate", "When ${key} is set")]
+    package["handoffs"]["handoff_rules"] += [
+        {"source_agent": "Next", "target_agent": target, "condition_type": "string_llm", "condition": text}
+        for target, text in judged
+    ]
+    package["context_variables"] = {"definitions": declared, "agents": {"Next": ["plain", "fresh", "key"]}}
+    functions = {"Spy": {"function": "tells"}, "Next": {"function": "fails", "on_error": "fail"}}
+    package["tools"] = {
+        "tools": [{"agent": agent, "file": "say.py", **each} for agent, each in functions.items()],
+        "lifecycle_tools": [{"trigger": "on_fail", "file": "say.py", "function": "keeps"}],
+    }
+    package["tools/say.py"] = CHANNELS
+    return package
+
+
+@pytest.mark.parametrize("fails", [False, True])
+async def test_in_production_a_canary_is_in_no_template_event_or_kept_state(stage: Stage, fails: bool) -> None:
+    database = stage.store.database
+    await database["notes"].insert_one({"app_id": "acme", "text": f"read again: {CANARIES['CANARY_WORD']}"})
+    stage.package("Channels", filling(database.name))
+
+    def called(name: str) -> Answer:
+        return completion(
+            None,
+            tool_calls=[{"id": "c", "type": "function", "function": {"name": name, "arguments": "{}"}}],
+            usage=usage(1, 1),
+        )
+
+    said = [called("tells"), completion("told", usage=usage(1, 1)), called("fails")]
+    with model_server(
+        lambda number: said[number] if number < 2 + fails else completion("ok", usage=usage(1, 1))
+    ) as server:
+        stage.models({"default": {"provider": "openai", "model": "stub", "base_url": server.url}})
+        await stage.start_worker(
+            environment="production",
+            environ={**os.environ, **CANARIES, "CONTEXT_VERBOSE_DEBUG": "1"},
+            verbose_debug=True,
+        )
+        run = await stage.ended((await stage.accept("Channels")).run_id)
+
+    assert (run["state"], run["outcome"]["kind"]) == (("failed", "tool_error") if fails else ("succeeded", "completed"))
+    prompt = server.requests[2]["messages"][0]["content"]
+    assert prompt.startswith("Sees kept (hidden), read again: (hidden), .")
+    offered = {each["function"]["name"]: each["function"]["description"] for each in server.requests[2]["tools"]}
+    assert offered["transfer_to_Spy"] == "When kept (hidden) and read again: (hidden) are known"
+    assert "transfer_to_terminate" not in offered
+    assert seen(json.dumps(server.requests, ensure_ascii=False)) == []
+    assert run["context"]["told"][2:] == (["(hidden)", "Next", 2] if fails else [])
+    assert ("hidden_value_not_kept" in stage.log()) is not fails
+    assert await database["kept_states"].find({"value": {"$exists": True}}).to_list(None) == []
+    assert all(event in stage.log() for event in ("ui_surface_not_shown", "context_changed", "found (hidden)"))
+    assert seen(stage.log()) == []
+    await database["notes"].drop()
+    assert seen(await everything_stored(stage)) == []
+
+
 async def test_in_development_the_same_package_sees_and_shows_it(stage: Stage) -> None:
     run, failed, server = await spied(stage)
 

@@ -127,6 +127,7 @@ def test_a_verbose_run_shows_on_stderr_how_its_context_changes(
     assert [line["event"] for line in lines] == events
     assert "canary" not in done.stderr
     assert "hidden-in-production" not in done.stderr
+    assert [line for line in lines if "values" in line and len(events) < 3] == []
     if len(events) == 3:
         loaded, *changes = lines
         assert (loaded["values"]["note"], loaded["values"]["api_key"]) == ("shown in a preview", "(hidden)")

@@ -200,6 +200,7 @@ DONE = "${interview_complete} == True"
         ('When stage is "ready to pay"', "${stage} == 'ready to pay'"),
         ("stage is true", "${stage} == 'true'"),
         ("stage is 5", "${stage} == '5'"),
+        ("stage is geprüft", "${stage} == 'geprüft'"),
         ("stage is null", "${stage} == null"),
         ("stage is none", "${stage} in [null, 'none']"),
         ("rounds == 3", "${rounds} == 3"),
@@ -240,6 +241,8 @@ def test_words_about_declared_names_are_an_expression(words: str, expression: st
         "stage > 5",
         "not interview_complete is true",
         "ünknown is true",
+        f"stage is {'x' * 1990}",
+        f"order.{'a.' * 50_000}b is 3",
         "",
     ],
 )
@@ -270,6 +273,27 @@ def test_words_and_expressions_are_joined() -> None:
     assert rules[0].condition == "(${stage} == 'done') and (${rounds} > 2)"
     rules, _ = read({"transitions": [{"after_turn": "A", "terminate_if": "stage is done"}]}, names=NAMES)
     assert rules[0].condition == "${stage} == 'done'"
+
+
+@pytest.mark.parametrize(
+    ("written", "advised"),
+    [
+        ({"condition": "When ${stage} is fine"}, True),
+        ({"conditions": ["${stage}", "${stage} =="]}, True),
+        ({"condition": "When ${stage} is fine", "condition_type": "expression"}, False),
+    ],
+)
+def test_a_text_that_may_be_meant_for_a_model_says_how(written: dict[str, Any], advised: bool) -> None:
+    _, findings = read({"handoff_rules": [{**AB, **written}]}, names=NAMES)
+    [finding] = findings
+    assert finding.code == "bad_condition"
+    assert ("write condition_type: string_llm if a model is to judge it" in finding.message) is advised
+
+
+def test_words_beside_a_judgement_are_judged_as_they_are_written() -> None:
+    several = {"conditions": ["stage is done", "the user is happy"]}
+    rules, findings = read({"handoff_rules": [{**AB, **several}]}, names=NAMES)
+    assert (rules[0].condition, rules[0].judged, findings) == (None, "stage is done and the user is happy", ())
 
 
 @generated(st.text(alphabet="when stageisdo=AND.'\" \n", max_size=80))

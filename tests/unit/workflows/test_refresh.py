@@ -12,6 +12,7 @@ from tests.unit.workflows.packages import ORCHESTRATOR, load, rule, write_tool
 from workflows.chat.live import Conversation
 from workflows.context.external.reader import no_external_reads
 from workflows.context.reads import Readers
+from workflows.context.redaction import HIDDEN, Redactor
 from workflows.context.refresh import read_again, refreshed_by_agent
 from workflows.outcome import OutcomeKind
 from workflows.package.models import Package, Variable
@@ -25,7 +26,7 @@ STOCK = {
     "refresh_strategy": "per_turn",
 }
 LOW = {"type": "computed", "computation": "stock < `5`", "inputs": ["stock"]}
-VARIABLES = {
+VARIABLES: dict[str, Any] = {
     "definitions": {
         "stock": {"type": "integer", "source": STOCK},
         "once": {"type": "integer", "source": {**STOCK, "refresh_strategy": "once"}},
@@ -107,6 +108,38 @@ async def test_a_turn_that_goes_on_has_what_it_has_read(tmp_path: Path) -> None:
     assert told == ["asked at 7"]
     assert len(chat.reads) == 2
     assert kept.turn(1).context_changes == {"stock": 7}
+
+
+async def test_a_hidden_value_that_is_read_again_stays_hidden(tmp_path: Path) -> None:
+    write_tool(tmp_path, "ask.py", ASK)
+    tools = [{"agent": "A", "file": "ask.py", "function": "ask"}]
+    answers = {"answers": {"A": [{"tool_calls": [{"name": "ask"}]}]}, "default": {"text": "ok"}}
+    texts = {**VARIABLES, "definitions": {**VARIABLES["definitions"], "stock": {"type": "string", "source": STOCK}}}
+    chat = shop(tmp_path, ["canary-7"], answers, tools=tools, context_variables=texts)
+    chat.redactor = Redactor(["canary-7"])
+
+    _, kept = await chat.run()
+
+    assert chat.last is not None
+    assert chat.last.context["stock"] == HIDDEN
+    assert json.loads(kept.open_turn or "")["refreshed"] == {"stock": HIDDEN}
+
+
+async def test_what_is_computed_from_it_is_in_the_prompt_of_the_turn(tmp_path: Path) -> None:
+    prompted = [*AGENTS["agents"][:2], {"name": "C", "system_message": "low: {low}"}]
+    chat = shop(tmp_path, [7, 3], agents={"agents": prompted})
+    shown: list[str] = []
+    client = chat.built.agents["C"].config.create()._metered  # type: ignore[union-attr]  # -- the metered client's inside
+    inner = client._inner
+
+    async def listening(messages: Any, context: Any, **request: Any) -> Any:
+        shown.append(context.prompt[0])
+        return await inner(messages, context, **request)
+
+    client._inner = listening
+    await chat.run()
+
+    assert shown[-1] == "low: true"
 
 
 async def test_a_document_that_is_gone_is_the_default_and_a_failure_is_nothing(

@@ -17,6 +17,7 @@ from workflows.chat.live import LiveTurn
 from workflows.chat.messages import as_history, messages_for
 from workflows.chat.script import ScriptClient
 from workflows.chat.transfers import LONGEST_DESCRIPTION, TransferTool, offered_transfers, transfer_tools
+from workflows.context.redaction import Redactor
 from workflows.outcome import OutcomeKind
 from workflows.package.models import Package, Rule
 
@@ -81,6 +82,7 @@ SANDBOX = Rule("A", "B", judged="in the Sandbox")
         ([VIP], {"suppressed": {"stage"}}, None),
         ([VIP], {"suppressed": {"vip_customer"}}, None),
         ([VIP], {"suppressed": {"vip", "customers", "near_by"}}, VIP.judged),
+        ([Rule("A", "B", judged="in VIP-Mode")], {"suppressed": {"vip-mode"}}, None),
         ([SANDBOX, VIP], {"suppressed": {"sandbox"}}, VIP.judged),
         ([SANDBOX, VIP], {}, f"in the Sandbox or {VIP.judged}"),
     ],
@@ -289,7 +291,7 @@ async def test_a_rule_that_names_a_hidden_variable_cannot_be_taken(hidden: froze
     assert told == (["There is no tool transfer_to_B; there are: note."] if hidden else [])
 
 
-async def test_what_is_offered_is_decided_once_in_a_turn(tmp_path: Path) -> None:
+async def test_what_is_offered_is_decided_once_in_a_turn_without_hidden_values(tmp_path: Path) -> None:
     answers = {"A": [{"tool_calls": [call("note", text="second")]}, {"tool_calls": [call("transfer_to_B")]}]}
     exposed = {"definitions": {"noted": {"source": {"type": "state", "default": ""}}}, "agents": {"A": ["noted"]}}
     write_tool(tmp_path, "note.py", NOTE)
@@ -301,7 +303,8 @@ async def test_what_is_offered_is_decided_once_in_a_turn(tmp_path: Path) -> None
             {"answers": answers, "default": {"text": "ok"}},
             tmp_path,
         ),
-        {"noted": "first"},
+        {"noted": "first canary-7"},
+        redactor=Redactor(["canary-7"]),
     )
     shown: list[str] = []
     client = made.built.agents["A"].config.create()._metered  # type: ignore[union-attr]  # -- the metered client's inside
@@ -314,4 +317,4 @@ async def test_what_is_offered_is_decided_once_in_a_turn(tmp_path: Path) -> None
     client._inner = listening
     await made.run()
 
-    assert shown == ["When first is said"] * 2
+    assert shown == ["When first (hidden) is said"] * 2

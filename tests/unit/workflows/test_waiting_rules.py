@@ -26,8 +26,11 @@ from tests.unit.workflows.normal_form import (
 from tests.unit.workflows.packages import write_tool
 from workflows.context.conditions import compile_condition
 from workflows.context.observers.agent_text import AgentText
+from workflows.context.observers.handoff import Handoff
+from workflows.context.observers.lifecycle import Lifecycle
 from workflows.context.observers.user_text import UserText
-from workflows.context.observing import UNSET, Transition
+from workflows.context.observing import UNSET, Transition, Trigger
+from workflows.package.checks.possible_values import AT_THE_END
 from workflows.package.checks.waiting_rules import waiting_rules
 from workflows.package.findings import Findings
 from workflows.package.models import Hook, LifecycleTool, Limits, Package, Pattern, Rule, Variable
@@ -52,6 +55,10 @@ CODE: list[dict[str, Any]] = [
 
 def says(agent: str, word: str = "NEXT", to: Any = UNSET, from_: Any = UNSET) -> Transition:
     return Transition(AgentText(agent, equals=word), to=to, from_=from_)
+
+
+def on(trigger: Trigger, to: Any = UNSET, from_: Any = UNSET) -> Transition:
+    return Transition(trigger, to=to, from_=from_)
 
 
 def user_says(to: Any) -> Transition:
@@ -79,6 +86,8 @@ PLAN = variable("plan", StaticSource(), "free")
 STEP_TRANSITIONS = (says("A", to="b"), says("B", to="c", from_="b"), says("B", to="z", from_="y"))
 STEP = state(*STEP_TRANSITIONS)
 
+WIDE = [state(*(says("A", to=str(each)) for each in range(20)), name=name) for name in "uvw"]
+
 NEVER = [
     conditional("False"),
     conditional("1 > 2 or 'a' == 'b'"),
@@ -93,6 +102,7 @@ NEVER = [
     conditional("${v} == 'done'", state()),
     conditional("${v}", variable("v", ComputedSource())),
     conditional("${v} == 'gone'", STEP),
+    conditional("${u} == 'gone' and ${v} == ${w}", *WIDE),
     conditional("${v} == 'z'", STEP),  # its transition starts where none leads
     conditional("${v} in ['x', 'y']", STEP),
     conditional("${v} > 5", STEP),
@@ -104,7 +114,19 @@ NEVER = [
     conditional("1 == ${n} and ${run_id} and ${n} == true", variable("n", RuntimeSource())),
     conditional("${v} == 'yes'", state(user_says("yes"))),
     conditional("${kind} == 'car'", orchestrator={"inputs": {"kind": {"enum": ["bus", "tram"]}}}),
+    conditional("${given} == 'maybe'", orchestrator={"inputs": {"given": {"type": "boolean"}}}),
     conditional("${v} == 'gone'", state(enum=("new", "done")), **CODE[0]),
+    # no rule is asked after these moments
+    *(conditional("${v} == 'go'", state(on(Lifecycle(each), "go"))) for each in AT_THE_END),
+    # the hand-off that it waits for is its own
+    package(
+        variables={"v": state(on(Handoff("B"), "go"))},
+        rules=rules("A > B if ${v} == 'go'", "A > terminate", "B > terminate"),
+    ),
+    package(
+        variables={"v": state(on(Handoff("A", "B"), "go"))},
+        rules=rules("A > B if ${v} == 'go'", "A > terminate", "B > A"),
+    ),
     # B would speak only after this rule, and only B says what it waits for
     package(
         variables={"v": state(says("B", to="go"))},
@@ -120,6 +142,7 @@ NEVER = [
 ]
 
 MAY_HOLD = [
+    conditional("${u} == '3' and ${v} == '4' and ${w} == ${u}", *WIDE),  # too many combinations to try each
     conditional("${no} == 1", **CODE[0]),
     conditional("${no} == 1", **CODE[1]),
     conditional("${no} == 1", **CODE[2]),
@@ -134,6 +157,9 @@ MAY_HOLD = [
     conditional("${plan} == 'free'", PLAN),
     conditional("${v} == 'b'", STEP),
     conditional("${v} == 'c'", STEP),
+    conditional("${v} == 'go'", state(on(Lifecycle("after_agent", "A"), "go"))),
+    conditional("${v} == 'go'", state(on(Lifecycle("after_chat"), "go"), on(Handoff("B"), "go"))),
+    conditional("${v} == 'go'", state(on(Handoff("terminate"), "go"))),
     conditional("${v} == null", STEP),
     conditional("${v} == 'new' and ${v} != 'b'", STEP),
     conditional("${v} == 'b' or ${v} == 'c'", STEP),
@@ -154,6 +180,9 @@ MAY_HOLD = [
     conditional("(${a} == 1 or ${a} == 2) and ${a} == 2", variable("a", RuntimeSource())),
     conditional("${kind} == 'bus' or ${kind} == null", orchestrator={"inputs": {"kind": {"enum": ["bus", "tram"]}}}),
     conditional("${kind} == 'car'", orchestrator={"inputs": {"kind": {}}}),
+    conditional("${given} == false", orchestrator={"inputs": {"given": {"type": "boolean"}}}),
+    conditional("${given} == null", orchestrator={"inputs": {"given": {"type": "boolean"}}}),
+    conditional("${given} == 'maybe'", orchestrator={"inputs": {"given": {"type": "boolean"}}}, **CODE[0]),
     package(
         agents=agents("A", "B", "C"),
         variables={"v": state(says("C", to="go"))},
@@ -231,7 +260,7 @@ def test_a_tool_that_is_not_given_the_context_makes_nothing_true(tmp_path: Path,
         ),
         (
             conditional("${v} == 'yes'", state(user_says("yes"))),
-            "v is only ever 'new': none of its transitions can fire;"
+            "v is only ever 'new': none of its transitions can fire before the chat ends;"
             " correct it, or let a transition, a computation or a tool set what it needs",
         ),
         (conditional("${v} == 'b' and ${v} == 'c'", STEP), "v would have to be 'b' and 'c' at once; correct it"),
@@ -286,16 +315,11 @@ def test_large_packages_are_checked_in_time() -> None:
 
 
 NAMES = "ABC"
-sources = st.lists(
-    st.builds(
-        says,
-        st.sampled_from(NAMES),
-        st.sampled_from(["on", "off"]),
-        st.sampled_from([UNSET, "x", "y", True]),
-        st.sampled_from([UNSET, UNSET, "x", False]),
-    ),
-    max_size=3,
-)
+values = st.sampled_from([UNSET, "x", "y", True]), st.sampled_from([UNSET, UNSET, "x", False])
+spoken = st.builds(says, st.sampled_from(NAMES), st.sampled_from(["on", "off"]), *values)
+handed = st.builds(Handoff, st.sampled_from([*NAMES, "terminate"]), st.sampled_from([None, *NAMES]))
+passed = st.builds(Lifecycle, st.sampled_from(["before_chat", "before_agent", "after_chat"]))
+sources = st.lists(spoken | st.builds(on, handed | passed, *values), max_size=3)
 declared = st.fixed_dictionaries(dict.fromkeys("vw", sources))
 terms = st.sampled_from(
     [

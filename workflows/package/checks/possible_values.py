@@ -8,8 +8,10 @@ from typing import Any
 
 from workflows.context.conditions import prefixes
 from workflows.context.fitting import fitted
+from workflows.context.observers.handoff import Handoff
+from workflows.context.observers.lifecycle import Lifecycle
 from workflows.context.observing import Transition, Unset, captured_group
-from workflows.context.value_types import value_key
+from workflows.context.value_types import type_named, value_key
 from workflows.package.checks.known import (
     BASE_NAMES,
     known_names,
@@ -20,10 +22,11 @@ from workflows.package.checks.known import (
 )
 from workflows.package.checks.settable import constants, may_be_coded
 from workflows.package.findings import Findings
-from workflows.package.models import Package, Variable
+from workflows.package.models import Moment, Package, Variable
 from workflows.package.sources import StateSource, StaticSource
 
 MAX_SHOWN = 5
+AT_THE_END: tuple[Moment, ...] = ("after_chat", "on_complete", "on_fail")  # when no rule is asked any more
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,13 +86,9 @@ class PossibleValues:
     def _input_domains(self) -> Mapping[str, Domain]:
         if self._coded:
             return {}
-        only = set(self._package.orchestrator.inputs) - set(self._package.variables) - BASE_NAMES
-        enums = {name: self._package.orchestrator.inputs[name].get("enum") for name in only}
-        return {
-            name: Domain((*enum, self._package.orchestrator.inputs[name].get("default")), _enum_fact(name, enum))
-            for name, enum in enums.items()
-            if isinstance(enum, list) and enum
-        }
+        inputs = self._package.orchestrator.inputs
+        only = inputs.keys() - self._package.variables.keys() - BASE_NAMES
+        return {name: domain for name in only if (domain := _input_domain(name, inputs[name])) is not None}
 
     def _state_domain(self, variable: Variable, speakers: Collection[str]) -> Domain | None:
         name, source = variable.name, variable.source
@@ -106,15 +105,31 @@ class PossibleValues:
             return None
         fact = f"{name} is only ever {_list_values(states)}"
         # Any variable may be null for a while, as where its value had to be hidden.
-        return Domain((*states, None), fact if firing else f"{fact}: none of its transitions can fire")
+        return Domain(
+            (*states, None), fact if firing else f"{fact}: none of its transitions can fire before the chat ends"
+        )
 
     def _can_fire(self, transition: Transition, speakers: Collection[str]) -> bool:
-        """An agent that does not exist is an error of its own."""
+        """Before a rule is asked. An agent that does not exist is an error of its own."""
         trigger = transition.trigger
         if trigger.type == "user_text":
             return self._package.orchestrator.human_in_the_loop
-        agent = getattr(trigger, "agent", None)
-        return agent not in self._package.agents or agent in speakers
+        if isinstance(trigger, Lifecycle) and trigger.event in AT_THE_END:
+            return False
+        agents = (
+            (trigger.source, trigger.target) if isinstance(trigger, Handoff) else (getattr(trigger, "agent", None),)
+        )
+        return all(agent not in self._package.agents or agent in speakers for agent in agents)
+
+
+def _input_domain(name: str, spec: Mapping[str, Any]) -> Domain | None:
+    """A run is refused whose input is none of the enum, or not of its type."""
+    enum, default = spec.get("enum"), spec.get("default")
+    if isinstance(enum, list) and enum:
+        return Domain((*enum, default), _enum_fact(name, enum))
+    if type_named(spec.get("type")) == "boolean":
+        return Domain((True, False, None), f"the input {name} is only ever true or false")
+    return None
 
 
 def _reachable_values(variable: Variable, transitions: Collection[Transition]) -> list[Any] | None:

@@ -55,7 +55,8 @@ def read_when(section: Section, *, by_model: bool, names: Names) -> When:
 def _terminate_if(section: Section, ending: object, names: Names) -> When:
     """`{variable: stage, equals: done}`, or an expression."""
     if isinstance(ending, str):
-        return _expression(section, _without_words(section, {"terminate_if": ending}, names))
+        texts = {"terminate_if": ending}
+        return _expression(section, _reported(section, texts, _without_words(texts, names)))
     part = section.child(ending, "terminate_if")
     when = _equals(part, "variable", "equals") if part.body else _BROKEN
     if isinstance(ending, dict) and not ending:
@@ -87,20 +88,21 @@ def _condition(section: Section, condition_type: str, given: list[str], *, by_mo
         return _BROKEN
     if condition_type in _MODEL:
         return _judged(section, texts, by_model=by_model)
-    texts = _without_words(section, texts, names)
-    if condition_type or all(map(_is_expression, texts.values())):
-        return _expression(section, texts)
+    read = _without_words(texts, names)
+    if condition_type or all(map(_is_expression, read.values())):
+        return _expression(section, _reported(section, texts, read))
     _report_unknown_names(section, texts, names)
-    return _judged(section, texts, by_model=by_model)
+    return _judged(section, texts, by_model=by_model)  # as they are written: beside a judgement, words are one too
 
 
-def _without_words(section: Section, texts: Mapping[str, str], names: Names) -> dict[str, str]:
+def _without_words(texts: Mapping[str, str], names: Names) -> dict[str, str]:
     """Expressions in the place of texts in words."""
-    read: dict[str, str] = {}
-    for place, text in texts.items():
-        expression = as_expression(text, names)
-        read[place] = expression or text
-        if expression is not None:
+    return {place: as_expression(text, names) or text for place, text in texts.items()}
+
+
+def _reported(section: Section, texts: Mapping[str, str], read: dict[str, str]) -> dict[str, str]:
+    for place, expression in read.items():
+        if expression != texts[place]:
             message = f"is read as {expression}; write condition_type: string_llm if a model is to judge it"
             section.info("read_as_expression", place, message)
     return read
@@ -193,6 +195,8 @@ def _compiles(section: Section, place: str, text: str) -> bool:
     try:
         compile_condition(text)
     except ConditionError as error:
-        section.error("bad_condition", place, str(error))
+        is_untyped = place.startswith("condition") and section.body.get("condition_type") is None
+        advice = "; write condition_type: string_llm if a model is to judge it" if is_untyped else ""
+        section.error("bad_condition", place, f"{error}{advice}")
         return False
     return True

@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from workflows.context.conditions import prefixes
+from workflows.context.conditions import MAX_LENGTH, prefixes
 from workflows.context.fitting import fitted
 from workflows.context.value_types import ValueType
 
@@ -15,10 +15,8 @@ _NAME = r"[A-Za-z_]\w*+(?:\.\w++)*+"
 _VALUE = r"""'[^'\\]*+'|"[^"\\]*+"|[\w+-]++(?:\.\w++)*+"""
 _CLAUSE = rf"(?P<name>{_NAME})(?:\s*+==?\s*+|\s++[iI][sS]\s++)(?P<value>{_VALUE})"
 _ANONYMOUS = _CLAUSE.replace("?P<name>", "?:").replace("?P<value>", "?:")
-_WORDED = re.compile(
-    rf"\s*+(?:when\s++)?+({_ANONYMOUS}(?:\s++and\s++{_ANONYMOUS})*+)\s*+\.?\s*+", re.IGNORECASE | re.ASCII
-)
-_CLAUSES = re.compile(_CLAUSE, re.ASCII)
+_WORDED = re.compile(rf"\s*+(?:when\s++)?+({_ANONYMOUS}(?:\s++and\s++{_ANONYMOUS})*+)\s*+\.?\s*+", re.IGNORECASE)
+_CLAUSES = re.compile(_CLAUSE)
 _UNKNOWN = object()
 _NUMBER = re.compile(r"-?(?:[1-9]\d{0,17}|0)(?:\.\d{1,17})?", re.ASCII)
 _BOOLEANS = {"true": True, "false": False}
@@ -30,7 +28,8 @@ def as_expression(text: str, names: Names) -> str | None:
     clauses = _clauses(text)
     if not clauses or any(_type_of(name, names) is _UNKNOWN for name, _ in clauses):
         return None
-    return " and ".join(_comparison(name, value, _type_of(name, names)) for name, value in clauses)
+    expression = " and ".join(_comparison(name, value, _type_of(name, names)) for name, value in clauses)
+    return expression if len(expression) <= MAX_LENGTH else None
 
 
 def unknown_names(text: str, names: Names) -> list[str]:
@@ -40,7 +39,7 @@ def unknown_names(text: str, names: Names) -> list[str]:
 
 
 def _clauses(text: str) -> list[tuple[str, str]]:
-    whole = _WORDED.fullmatch(text)
+    whole = _WORDED.fullmatch(text) if len(text) <= MAX_LENGTH else None  # a longer one is no condition
     if whole is None:
         return []
     clauses = [(found["name"], found["value"]) for found in _CLAUSES.finditer(whole[1])]
