@@ -54,17 +54,9 @@ def read_operator_file(path: Path | None, *, own_database: str) -> OperatorFile:
     """An empty one without a path. `own_database` is Unattended's, which no package may have."""
     if path is None:
         return OperatorFile()
+    data = _read(path)
     try:
-        document = read_document(path)
-    except PackageError as error:
-        raise OperatorFileError(f"{path}: {error.finding.message}") from None
-    except OSError as error:
-        raise OperatorFileError(f"the operator's file {path} cannot be read: {error.strerror}") from None
-    if document.notes:  # a key that stands there twice: one of the two would be dropped
-        note = document.notes[0]
-        raise OperatorFileError(f"{path}{f':{note.line}' if note.line else ''}: {note.message}")
-    try:
-        file = OperatorFile.model_validate(document.data)
+        file = OperatorFile.model_validate(data)
     except ValidationError as error:
         raise OperatorFileError(f"{path}: {_problem(error)}") from None
     for index, name in enumerate(file.compat.databases):
@@ -74,6 +66,22 @@ def read_operator_file(path: Path | None, *, own_database: str) -> OperatorFile:
                 f"{path}: compat.databases.{index}: {name} belongs to {owner}; no package is given it, so take it out"
             )
     return file
+
+
+def _read(path: Path) -> Any:
+    """The data of the file. OperatorFileError where it is no file, or holds a key twice."""
+    if path.exists() and not path.is_file():
+        raise OperatorFileError(f"the operator's file {path} is not a file; name one, or none")
+    try:
+        document = read_document(path)
+    except PackageError as error:
+        raise OperatorFileError(f"{path}: {error.finding.message}") from None
+    except OSError as error:
+        raise OperatorFileError(f"the operator's file {path} cannot be read: {error.strerror}") from None
+    if document.notes:  # a key that stands there twice: one of the two would be dropped
+        note = document.notes[0]
+        raise OperatorFileError(f"{path}{f':{note.line}' if note.line else ''}: {note.message}")
+    return document.data
 
 
 def _problem(error: ValidationError) -> str:

@@ -27,8 +27,8 @@ _VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 @dataclass(frozen=True, slots=True)
 class Parameters:
     """`published`: what a caller gives, by the author's names. `filled_in`: parameters by what the run gives them.
-    `takes_all`: everything else the run knows goes into `**runtime`. `injected`: names whose value the run gives this
-    function and that no parameter publishes."""
+    `takes_all`: everything else the run knows goes into `**runtime`. `injected`: names whose value is the run's to
+    give, whether or not this function takes it, and that no parameter publishes."""
 
     arguments: type[BaseModel]
     published: tuple[str, ...]
@@ -70,7 +70,7 @@ def read_parameters(function: Callable[..., Any], *, name: str, file: str) -> Pa
     filled_in = {parameter: source for parameter, source in filled_in.items() if source in FILLED_IN}
     published = [each for each in plain if each.name not in filled_in]
     takes_all = any(each.kind is inspect.Parameter.VAR_KEYWORD for each in parameters.values())
-    injected = {*filled_in, *filled_in.values(), *(RUNTIME_NAMES if takes_all else ())}
+    injected = {*filled_in, *filled_in.values(), *RUNTIME_NAMES}
     try:
         # Under names of our own: pydantic has rules for a field's name, and the author's is only its alias.
         fields: dict[str, Any] = {

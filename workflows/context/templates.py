@@ -14,15 +14,31 @@ _PLACEHOLDER = re.compile(
     rf"\$\{{\s*+(?P<dollar>{_NAME})\s*+\}}|\{{\{{\s*+(?P<double>{_NAME})\s*+\}}\}}|\{{(?P<single>{_NAME})\}}", re.ASCII
 )
 _DOLLAR = re.compile(rf"\$\{{\s*+({_NAME})\s*+\}}", re.ASCII)
-FENCE = "```"
+# A line that begins with three backticks or tildes, whatever stands before it in a list; then a language.
+_FENCE = re.compile(r"^[ \t]*+(?P<mark>`{3,}+(?=[^`\n]*+$)|~{3,}+)(?P<language>.*+)$", re.MULTILINE)
 
 
 def fill_prompt(prompt: str, names: Collection[str], values: Mapping[str, Any]) -> str:
     """Fills the names that an agent sees, outside of fenced code. A name without a value leaves nothing behind."""
     if "{" not in prompt or not names:
         return prompt
-    parts = prompt.split(FENCE)
-    return FENCE.join(part if index % 2 else _fill(part, names, values) for index, part in enumerate(parts))
+    parts = split_fenced(prompt)
+    return "".join(part if is_code else _fill(part, names, values) for part, is_code in parts)
+
+
+def split_fenced(text: str) -> list[tuple[str, bool]]:
+    """Returns the parts of a text in order, and whether each is fenced code. A fence without an end goes to the end."""
+    parts: list[tuple[str, bool]] = []
+    opening, start = "", 0
+    for fence in _FENCE.finditer(text):
+        mark = fence["mark"]
+        if not opening:
+            parts.append((text[start : fence.start()], False))
+            opening, start = mark, fence.start()
+        elif mark.startswith(opening) and not fence["language"].strip():
+            parts.append((text[start : fence.end()], True))
+            opening, start = "", fence.end()
+    return [*parts, (text[start:], bool(opening))]
 
 
 def fill_judged(text: str, names: Collection[str], values: Mapping[str, Any], *, limit: int) -> str:

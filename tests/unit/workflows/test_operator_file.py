@@ -75,6 +75,12 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
         read_operator_file(tmp_path / "no.yaml", own_database="own")
 
 
+@pytest.mark.parametrize("path", [Path("/dev/zero"), Path("/")], ids=["a device", "a directory"])
+def test_what_is_no_file_is_not_read(path: Path) -> None:
+    with pytest.raises(OperatorFileError, match=f"the operator's file {path} is not a file"):
+        read_operator_file(path, own_database="own")
+
+
 def test_the_file_of_the_current_directory_is_the_default(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 

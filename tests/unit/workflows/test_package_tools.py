@@ -393,7 +393,7 @@ async def test_arguments_of_any_form_are_survived(tmp_path: Path, sent: str, mon
     json.dumps(kept.turn(1).as_document(), ensure_ascii=False).encode()
 
 
-@pytest.mark.parametrize("arguments", [{"n": "many"}, {}, {"n": 1, "app_id": "globex"}])
+@pytest.mark.parametrize("arguments", [{"n": "many"}, {}, {"n": 1, "note": "x"}])
 async def test_arguments_that_do_not_fit_are_told_to_the_model(tmp_path: Path, arguments: dict[str, object]) -> None:
     write_tool(tmp_path, "t.py", "def t(n: int, context_variables): raise AssertionError\n")
     package = load(tmp_path, tools=[{"agent": "A", "file": "t.py", "function": "t"}])

@@ -32,6 +32,11 @@ VALUES: dict[str, Any] = {
         ("{{{tier}}}", "{gold}"),
         ("{tier}\n```\n{tier} ${tier}\n```\n{tier}", "gold\n```\n{tier} ${tier}\n```\ngold"),
         ("{tier}\n```python\n{tier}", "gold\n```python\n{tier}"),
+        ("```\n{tier}\n```", "```\n{tier}\n```"),
+        ("~~~\n{tier}\n```\n{tier}\n~~~\n{tier}", "~~~\n{tier}\n```\n{tier}\n~~~\ngold"),
+        ("````\n```\n{tier}\n````\n{tier}", "````\n```\n{tier}\n````\ngold"),
+        ("- so:\n    ```json\n    {tier}\n    ```\n{tier}", "- so:\n    ```json\n    {tier}\n    ```\ngold"),
+        ("Use ``` for {tier}; ```{tier}``` is no fence", "Use ``` for gold; ```gold``` is no fence"),
     ],
 )
 def test_names_that_the_agent_sees_are_filled_outside_of_code(prompt: str, filled: str) -> None:

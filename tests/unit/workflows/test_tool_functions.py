@@ -330,22 +330,23 @@ async def test_what_the_run_knows_is_filled_in_and_no_model_chooses_it(tmp_path:
     assert list(tool.json_schema()["properties"]) == ["a"]
     assert await call(tool, a="x") == FILLED_IN
     assert await call(tool, a="x", app_id="globex", agent_name="B", chat_id=None) == FILLED_IN
-    with pytest.raises(ToolRefused, match="run_id: Extra inputs are not permitted"):
-        await call(tool, a="x", run_id="run_2")
+    assert await call(tool, a="x", run_id="run_2") == FILLED_IN
+    with pytest.raises(ToolRefused, match="note: Extra inputs are not permitted"):
+        await call(tool, a="x", note="y")
 
 
 @pytest.mark.parametrize(
     ("signature", "sent", "kept"),
     [
-        ("a: str = ''", ["a", "app_id", "user_id", "note"], ["a", "app_id", "user_id", "note"]),
-        ("a: str = '', app_id: str = ''", ["a", "app_id", "user_id"], ["a", "user_id"]),
-        ("user_id: str = '', run_id: str = ''", ["user_id", "run_id", "app_id"], ["user_id", "run_id", "app_id"]),
+        ("a: str = ''", ["a", "app_id", "user_id", "note"], ["a", "note"]),
+        ("a: str = '', app_id: str = ''", ["a", "app_id", "user_id"], ["a"]),
+        ("user_id: str = '', run_id: str = ''", ["user_id", "run_id", "app_id"], ["user_id", "run_id"]),
         ("user_id: str = '', **runtime", ["user_id", "run_id", "app_id", "note"], ["user_id", "note"]),
         ("ctx: 'ContextVariables', a: str = ''", ["ctx", "context_variables", "a"], ["a"]),
-        ("context, a: str = ''", ["context", "context_variables"], ["context", "context_variables"]),
+        ("context, a: str = ''", ["context", "context_variables"], ["context"]),
     ],
 )
-def test_only_what_the_run_gives_this_function_is_dropped(
+def test_what_the_run_gives_is_dropped_unless_it_is_published(
     tmp_path: Path, signature: str, sent: list[str], kept: list[str]
 ) -> None:
     """What a function publishes stays the model's, and an unknown name is refused with the call."""

@@ -3,6 +3,8 @@
 import re
 from collections.abc import Iterator
 
+from workflows.context.templates import split_fenced
+
 _PLACEHOLDER = re.compile(
     r"\$\{\s*+([A-Za-z_]\w*+)\s*+\}"
     r"|\{\{\s*+(?:(?:runtime|context|context_variables)\.)?([A-Za-z_]\w*+)\s*+\}\}"
@@ -33,7 +35,7 @@ def braced_names(prompt: str) -> list[str]:
 
 
 def _unfenced(prompt: str) -> list[str]:
-    return prompt.split("```")[::2]
+    return [text for text, is_code in split_fenced(prompt) if not is_code]
 
 
 def _braced(text: str) -> Iterator[str]:

@@ -83,6 +83,11 @@ def _lifecycle_tool(section: Section, *, code: PackageCode, agents: frozenset[st
 
 
 def _kind(section: Section) -> HookKind | None:
+    if section.body.get("hook_type") is None:
+        kinds = ", ".join(_KINDS)
+        message = f"is needed: one of {kinds}; or trigger, with a moment such as before_chat, for a lifecycle tool"
+        section.error("missing_field", "hook_type", message)
+        return None
     raw = section.required_text("hook_type")
     if raw and raw not in _KINDS:
         section.error("wrong_value", "hook_type", f"must be one of {', '.join(_KINDS)}")

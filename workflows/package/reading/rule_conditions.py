@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from workflows.context.conditions import ConditionError, compile_condition
 from workflows.package.reading.section import Section
 from workflows.package.reading.spelling import spelled
-from workflows.package.reading.worded_conditions import Names, as_expression, unknown_names
+from workflows.package.reading.worded_conditions import Names, as_expression, misfits, unknown_names
 
 _ALWAYS = frozenset({"after_work", "after_turn"})
 _EXPRESSION = frozenset({"expression", "context_expression", "context"})
@@ -56,7 +56,7 @@ def _terminate_if(section: Section, ending: object, names: Names) -> When:
     """`{variable: stage, equals: done}`, or an expression."""
     if isinstance(ending, str):
         texts = {"terminate_if": ending}
-        return _expression(section, _reported(section, texts, _without_words(texts, names)))
+        return _expression(section, _reported(section, texts, _without_words(texts, names), names))
     part = section.child(ending, "terminate_if")
     when = _equals(part, "variable", "equals") if part.body else _BROKEN
     if isinstance(ending, dict) and not ending:
@@ -90,7 +90,7 @@ def _condition(section: Section, condition_type: str, given: list[str], *, by_mo
         return _judged(section, texts, by_model=by_model)
     read = _without_words(texts, names)
     if condition_type or all(map(_is_expression, read.values())):
-        return _expression(section, _reported(section, texts, read))
+        return _expression(section, _reported(section, texts, read, names))
     _report_unknown_names(section, texts, names)
     return _judged(section, texts, by_model=by_model)  # as they are written: beside a judgement, words are one too
 
@@ -100,11 +100,14 @@ def _without_words(texts: Mapping[str, str], names: Names) -> dict[str, str]:
     return {place: as_expression(text, names) or text for place, text in texts.items()}
 
 
-def _reported(section: Section, texts: Mapping[str, str], read: dict[str, str]) -> dict[str, str]:
+def _reported(section: Section, texts: Mapping[str, str], read: dict[str, str], names: Names) -> dict[str, str]:
     for place, expression in read.items():
         if expression != texts[place]:
             message = f"is read as {expression}; write condition_type: string_llm if a model is to judge it"
             section.info("read_as_expression", place, message)
+            for name, value, declared in misfits(texts[place], names):
+                message = f"compares {name}, which is declared as {declared}, with {value[:100]!r}, which it never is"
+                section.warning("wrong_type_of_value", place, f"{message}; correct the value, or the type")
     return read
 
 

@@ -20,6 +20,8 @@ _CLAUSES = re.compile(_CLAUSE)
 _UNKNOWN = object()
 _NUMBER = re.compile(r"-?(?:[1-9]\d{0,17}|0)(?:\.\d{1,17})?", re.ASCII)
 _BOOLEANS = {"true": True, "false": False}
+_NULLS = ("null", "none")
+_CONVERTED = ("boolean", "integer", "number")
 _NO_VALUE = frozenset({"not", "a", "an", "the"})  # the beginning of a sentence that goes on
 
 
@@ -36,6 +38,16 @@ def unknown_names(text: str, names: Names) -> list[str]:
     """Returns the names that keep a text from being an expression, as far as they look like names of variables."""
     clauses = _clauses(text)
     return [name for name, _ in clauses if _type_of(name, names) is _UNKNOWN and ("_" in name or "=" in text)]
+
+
+def misfits(text: str, names: Names) -> list[tuple[str, str, ValueType]]:
+    """Returns each name that is compared with a value which its declared type never has, with value and type."""
+    typed = [(name, value.strip("'\""), _type_of(name, names)) for name, value in _clauses(text)]
+    return [
+        (name, value, declared)
+        for name, value, declared in typed
+        if declared in _CONVERTED and value.lower() not in _NULLS and fitted(value, declared) == value
+    ]
 
 
 def _clauses(text: str) -> list[tuple[str, str]]:
@@ -63,9 +75,9 @@ def _comparison(name: str, written: str, declared: ValueType | None) -> str:
 
 
 def _literal(text: str, declared: ValueType | None, *, is_quoted: bool) -> str:
-    if not is_quoted and text.lower() in ("null", "none"):
+    if not is_quoted and text.lower() in _NULLS:
         return "null"
-    if declared in ("boolean", "integer", "number") and fitted(text, declared) != text:
+    if declared in _CONVERTED and fitted(text, declared) != text:
         return repr(fitted(text, declared))
     if is_quoted or declared == "string":
         return repr(text)
