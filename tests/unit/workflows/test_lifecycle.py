@@ -410,7 +410,7 @@ def at_most(seconds: float) -> Iterator[None]:
 async def test_steps_that_hang_at_the_end_leave_the_others_their_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lifecycle, "CLOSING_TIMEOUT_S", 0.1)
+    monkeypatch.setattr(lifecycle, "CLOSING_TIMEOUT_S", 0.5)  # each share is longer than a thread takes to begin
     code = "import asyncio\nasync def hang(c): await asyncio.sleep(99)\n"
     steps = [step("after_chat", "hang"), step("after_chat"), step("on_complete", "hang"), step("on_complete")]
     closing = chat(tmp_path, code + NOTING, steps)

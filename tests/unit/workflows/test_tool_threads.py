@@ -130,7 +130,7 @@ async def test_one_that_cannot_hear_it_is_replaced_until_it_returns(
     release.acquire()
 
     with pytest.raises(TimeoutError):
-        await run(pool, release.acquire, 0.01)  # waits in C
+        await run(pool, release.acquire, 0.2)  # waits in C; longer than a new thread takes to begin
     assert await run(pool, lambda: "next") == "next"
 
     assert pool.abandoned == 1
@@ -232,8 +232,8 @@ async def test_who_imports_or_starts_a_thread_is_told_when_that_is_done(
 
 async def test_waiting_for_a_thread_does_not_count_as_work() -> None:
     pool = ToolThreads(1)
-    first = asyncio.create_task(run(pool, lambda: time.sleep(0.04)))
-    second = asyncio.create_task(run(pool, lambda: time.sleep(0.03), 0.05))
+    first = asyncio.create_task(run(pool, lambda: time.sleep(0.25)))
+    second = asyncio.create_task(run(pool, lambda: time.sleep(0.25), 0.4))
 
     await second
     await first
