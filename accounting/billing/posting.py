@@ -2,10 +2,11 @@
 
 import asyncio
 import ssl
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing, suppress
 from datetime import UTC, datetime
 from http.cookiejar import CookieJar, DefaultCookiePolicy
+from typing import cast
 from urllib.parse import unquote, unquote_plus, urlsplit
 
 import httpx
@@ -70,10 +71,12 @@ async def _beginning(response: httpx.Response) -> bytes:
     read = b""
     with suppress(TimeoutError, httpx.HTTPError):
         async with asyncio.timeout(READS_WITHIN_S):
-            async for part in response.aiter_raw():
-                read += part[: MOST_READ_BYTES - len(read)]
-                if len(read) == MOST_READ_BYTES:
-                    break
+            # Closed when it is left early: the garbage collector may come while the response is being closed.
+            async with aclosing(cast("AsyncGenerator[bytes, None]", response.aiter_raw())) as parts:
+                async for part in parts:
+                    read += part[: MOST_READ_BYTES - len(read)]
+                    if len(read) == MOST_READ_BYTES:
+                        break
     return read
 
 

@@ -9,10 +9,11 @@ import base64
 import json
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import aclosing
 from functools import lru_cache
 from http.cookiejar import CookieJar, DefaultCookiePolicy
-from typing import Any
+from typing import Any, cast
 from urllib.parse import quote, urlsplit
 
 import httpx
@@ -97,7 +98,9 @@ class ExternalReader:
             try:
                 _check_status(response.status_code)
                 encoding = response.headers.get("content-encoding", "").strip().lower()
-                body = await read_body(response.aiter_raw(), encoding=encoding)
+                # Closed when it is left early: the garbage collector may come while the response is being closed.
+                async with aclosing(cast("AsyncGenerator[bytes, None]", response.aiter_raw())) as chunks:
+                    body = await read_body(chunks, encoding=encoding)
             finally:
                 await response.aclose()
         except (httpx.HTTPError, httpx.InvalidURL, UnicodeError) as error:
