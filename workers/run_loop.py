@@ -174,7 +174,7 @@ async def ending_of(chat: Conversation | None, outcome: Outcome, claim: Claim, w
     if chat is None or isinstance(decision, Requeue):
         return Ending(decision, outcome)
     before = snapshot(chat.context) if chat.unseen is None else chat.unseen
-    owed, refused = owed_by(chat, decision, before, claim)  # known before the package is told that it succeeded
+    owed, refused = owed_by(chat, decision, before, claim)  # refused writes must fail it before on_complete runs
     outcome = await close(chat, refused or outcome)
     if refused is None:
         owed, refused = owed_by(chat, decision, before, claim)  # its last steps may have changed what is owed

@@ -1,4 +1,4 @@
-"""Writes `docs/designs.md` anew: `.venv/bin/python -m tests.designs`."""
+"""Writes `docs/designs.md`: `.venv/bin/python -m tests.designs`."""
 
 from tests.designs.marks import read_marks
 from tests.designs.page import PAGE, page_of

@@ -84,6 +84,14 @@ async def test_an_allowed_database_works_as_with_the_driver(client: PackageClien
     assert await client[shop].list_collection_names() == ["orders"]
 
 
+async def test_collections_of_the_server_are_not_listed(store: RunStore, client: PackageClient, shop: str) -> None:
+    database = store.database.client[shop]
+    await database.create_collection("seen", viewOn="orders", pipeline=[])  # which the server keeps in system.views
+
+    assert "system.views" in await database.list_collection_names()
+    assert sorted(await client[shop].list_collection_names()) == ["orders", "seen"]
+
+
 async def test_cursors_read_as_with_either_driver(client: PackageClient, shop: str) -> None:
     numbers = client.get_database(shop).get_collection("numbers")
     await numbers.insert_many([{"_id": n} for n in range(250)])

@@ -101,7 +101,7 @@ SAID = AgentText("A", equals="yes")
         ((ACCEPTED, Transition(AgentText("A", regex="(.*)", groups=1), to="$1")), False),
         ((ACCEPTED, Transition(Watches("tool_response", tool="save"), to="yes")), False),
         ((ACCEPTED, Transition(Watches("tool_response", tool="form"), to="yes")), True),  # of the form itself
-        ((ACCEPTED, Transition(UserText(AgentText("user", equals="yes")), to="yes")), True),  # nobody says it
+        ((ACCEPTED, Transition(UserText(AgentText("user", equals="yes")), to="yes")), True),  # no person is asked
     ],
 )
 def test_a_variable_that_is_also_set_without_a_person_needs_none(

@@ -83,6 +83,20 @@ async def test_a_surface_is_shown_by_other_calls_under_other_ids(tmp_path: Path)
     assert same == again != other
 
 
+async def test_two_calls_of_one_reply_show_surfaces_of_their_own(tmp_path: Path) -> None:
+    source = (
+        "from core.workflow.ui_tools import emit_ui_surface\nasync def t(): return await emit_ui_surface('Card', {})\n"
+    )
+    write_tool(tmp_path, "t.py", source)
+    package = load(tmp_path, tools=[{"agent": "A", "file": "t.py", "function": "t"}])
+    twice = {"answers": {"A": [{"tool_calls": [{"name": "t"}] * 2}, {"text": "went on"}]}}
+
+    _, kept = await Chat(built(package, twice, tmp_path)).run()
+
+    shown = [each["text"] for event in kept.turn(1).events for each in event.get("tool_results", ())]
+    assert len(set(shown)) == len(shown) == 2
+
+
 async def test_a_surface_needs_a_run_and_a_name(tmp_path: Path) -> None:
     with pytest.raises(UIToolError, match="emit_ui_surface works in a run only"):
         await emit_ui_surface("Card", {})
